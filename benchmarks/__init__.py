@@ -1,0 +1,1 @@
+"""Benchmarks that run end to end."""

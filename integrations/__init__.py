@@ -1,0 +1,1 @@
+"""Things steproute calls: backends, meters, embedders, vector memory."""

@@ -1,0 +1,38 @@
+"""steproute picks, for every single LLM call an agent makes, which model serves it."""
+
+from steproute.budget import Budget, Limit
+from steproute.decision import CandidateScore, Decision
+from steproute.errors import BudgetExceeded, ConfigError, LedgerError, NoEligibleModel, SteprouteError
+from steproute.ledger import Evidence, Ledger, Outcome, Step, Subtask, Task, ToolCall
+from steproute.models import Model, ModelPool, Needs, Price, Profile
+from steproute.progress import Progress, Regime
+from steproute.router import Router
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Budget",
+    "BudgetExceeded",
+    "CandidateScore",
+    "ConfigError",
+    "Decision",
+    "Evidence",
+    "Ledger",
+    "LedgerError",
+    "Limit",
+    "Model",
+    "ModelPool",
+    "Needs",
+    "NoEligibleModel",
+    "Outcome",
+    "Price",
+    "Profile",
+    "Progress",
+    "Regime",
+    "Router",
+    "Step",
+    "SteprouteError",
+    "Subtask",
+    "Task",
+    "ToolCall",
+]

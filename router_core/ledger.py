@@ -1,0 +1,150 @@
+"""The coordinator's record of a task: goal, subtasks, steps with their outcomes, evidence."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from steproute.errors import LedgerError
+
+SCHEMA_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Task(_Record):
+    """One unit of work with one goal."""
+
+    id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    """Unique name; budgets, posterior and idempotence hang on it."""
+    goal: str = ""
+    """What the user asked for. Never logged unless prompts are asked for."""
+    domain: str = "generic"
+    """Chooses the progress view: `code`, `math`, `retrieval`, `tools`, `swe` or `generic`."""
+    dimension: str = ""
+    """Kind of task, the first context group of the learners."""
+    source: str = ""
+    """Where it comes from (a benchmark, a customer), a finer context group."""
+    parent: str | None = None
+    """Task that started this one: its budget pays too."""
+
+
+class Subtask(_Record):
+    """One part of the task with its status."""
+
+    id: str
+    text: str = ""
+    status: Literal["todo", "doing", "done", "failed"] = "todo"
+
+
+class Evidence(_Record):
+    """One observation about quality, with its source."""
+
+    source: str
+    """Who says so: `syntax`, `execution`, `examples`, `judge`, `tool`, ... Reliability is learnt per source."""
+    score: float = Field(ge=0, le=1)
+    """1 = good, 0 = bad."""
+    count: int = Field(default=1, ge=0)
+    """How many checks the score summarises (examples run, claims judged); 0 = the source had nothing to check."""
+    detail: str = ""
+    """Short reason, for explanations and for error features."""
+
+
+class ToolCall(_Record):
+    """A tool call made in a step; `fingerprint` tells repeated calls apart without keeping arguments."""
+
+    name: str
+    ok: bool | None = None
+    error: str = ""
+    fingerprint: str = ""
+
+
+class Outcome(_Record):
+    """What a call cost and returned."""
+
+    call_id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    """A call is billed once per `call_id`."""
+    model: str = ""
+    """Model that answered, as named in the pool; empty = the one decided."""
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cached_tokens: int = Field(default=0, ge=0)
+    """Part of `prompt_tokens` read from the provider's prompt cache."""
+    tokens_estimated: bool = False
+    """True when the provider reported no usage."""
+    usd: float | None = Field(default=None, ge=0)
+    """None = to be priced from the tokens by the router."""
+    seconds: float = Field(default=0.0, ge=0)
+    energy_j: float | None = Field(default=None, ge=0)
+    energy_source: str = ""
+    """Which meter the joules come from; empty when there are none."""
+    amounts: dict[str, float] = Field(default_factory=dict)
+    """A user's own resources."""
+    error: str | None = None
+    """Provider or transport failure; None when the call returned."""
+    evidence: list[Evidence] = Field(default_factory=list)
+
+
+class Step(_Record):
+    """One LLM call made for one role."""
+
+    id: str = ""
+    role: str = ""
+    model: str = ""
+    output: str = ""
+    outcome: Outcome = Field(default_factory=Outcome)
+    tool_calls: list[ToolCall] = Field(default_factory=list)
+    g: float | None = None
+    """Progress after the step."""
+
+
+class Ledger(_Record):
+    """Everything the router reads about one task. Round-trips through JSON."""
+
+    schema_version: int = SCHEMA_VERSION
+    task: Task = Field(default_factory=Task)
+    subtasks: list[Subtask] = Field(default_factory=list)
+    steps: list[Step] = Field(default_factory=list)
+    notes: dict[str, Any] = Field(default_factory=dict)
+    """Plain JSON values a domain's view may read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_newer(cls, data: Any) -> Any:
+        if (
+            isinstance(data, dict)
+            and isinstance(version := data.get("schema_version"), int)
+            and version > SCHEMA_VERSION
+        ):
+            raise ValueError(f"ledger schema {version} is newer than {SCHEMA_VERSION}; update steproute to read it")
+        return data
+
+    def to_json(self) -> str:
+        """The ledger as one JSON object."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Ledger:
+        """Read what `to_json` wrote.
+
+        Raises:
+            LedgerError: the text is no JSON, lacks or adds fields, or has a newer schema; names the field.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            path = ".".join(str(part) for part in first["loc"]) or "ledger"
+            raise LedgerError(f"ledger JSON: {path}: {first['msg']} ({error.error_count()} problem(s))") from None
+
+    def evidence(self, source: str) -> Evidence | None:
+        """The latest evidence of one source in the last step that has any of it."""
+        for step in reversed(self.steps):
+            for item in reversed(step.outcome.evidence):
+                if item.source == source:
+                    return item
+        return None

@@ -1,0 +1,244 @@
+"""Candidate models: price, speed and energy profile, capabilities, allowed roles, and the pool they form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from steproute.errors import ConfigError, unknown_name
+
+
+class Price(BaseModel):
+    """USD per million tokens. Zero means free, not unknown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    input: float = Field(ge=0)
+    """Uncached prompt tokens."""
+    output: float = Field(ge=0)
+    """Completion tokens."""
+    cached_input: float | None = Field(default=None, ge=0)
+    """Prompt tokens read from the provider's cache; None = same as `input`."""
+
+    def usd(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0.0) -> float:
+        """Cost of one call in USD."""
+        cached_price = self.input if self.cached_input is None else self.cached_input
+        uncached = max(prompt_tokens - cached_tokens, 0.0)
+        return (uncached * self.input + cached_tokens * cached_price + completion_tokens * self.output) / 1e6
+
+
+class Profile(BaseModel):
+    """Speed and energy of one deployment: what a call is expected to take before it is made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    prefill_tokens_per_s: float | None = Field(default=None, gt=0)
+    decode_tokens_per_s: float | None = Field(default=None, gt=0)
+    latency_s: float = Field(default=0.0, ge=0)
+    """Fixed part of a call, without tokens."""
+    load_s: float = Field(default=0.0, ge=0)
+    """Time to load the weights when cold."""
+    power_w: float | None = Field(default=None, gt=0)
+    """Board power while busy, as given by the user; joules computed from it are labelled so."""
+    load_j: float = Field(default=0.0, ge=0)
+    prefill_j_per_token: float | None = Field(default=None, ge=0)
+    decode_j_per_token: float | None = Field(default=None, ge=0)
+
+    def seconds(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """Expected duration of one warm call in seconds."""
+        time = self.latency_s
+        if self.prefill_tokens_per_s:
+            time += prompt_tokens / self.prefill_tokens_per_s
+        if self.decode_tokens_per_s:
+            time += completion_tokens / self.decode_tokens_per_s
+        return time
+
+    def energy_j(self, prompt_tokens: float, completion_tokens: float) -> float | None:
+        """Expected energy of one warm call in joules; None when nothing is known (DESIGN: E_prefill + e_decode·N)."""
+        if self.prefill_j_per_token is not None or self.decode_j_per_token is not None:
+            return prompt_tokens * (self.prefill_j_per_token or 0.0) + completion_tokens * (
+                self.decode_j_per_token or 0.0
+            )
+        if self.power_w is not None:
+            return self.power_w * self.seconds(prompt_tokens, completion_tokens)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a step asks of a model."""
+
+    tools: bool = False
+    vision: bool = False
+    structured: bool = False
+    context_tokens: int = 0
+    """Prompt tokens plus the completion that must fit."""
+
+
+class Model(BaseModel):
+    """One candidate deployment. The name may be given as the first positional argument."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    name: str = Field(min_length=1)
+    price: Price | Literal["unknown"]
+    """`Price(...)`, `"free"`, or `"unknown"` when it really is not known."""
+    deployment: str = ""
+    """Name the backend or provider knows it by; empty = `name`."""
+    profile: Profile = Profile()
+    quality: float | None = Field(default=None, ge=0, le=1)
+    """Prior belief that one call completes a typical step; None = from `size_b`, else .5."""
+    size_b: float | None = Field(default=None, gt=0)
+    """Parameters in billions."""
+    family: str = ""
+    version: str = ""
+    roles: tuple[str, ...] | None = None
+    """Roles it may serve; None = all."""
+    tools: bool = True
+    vision: bool = False
+    structured: bool = True
+    context_window: int | None = Field(default=None, gt=0)
+    """Tokens of prompt and completion together; None = not checked."""
+    max_output: int = Field(default=4096, gt=0)
+    """Most completion tokens of a call that sets no limit of its own."""
+
+    def __init__(self, name: str | None = None, /, **data: Any) -> None:
+        if name is not None:
+            data["name"] = name
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            fields = list(type(self).model_fields)
+            raise ConfigError.from_validation(
+                f"Model {data.get('name', '')!r}",
+                error,
+                {"": fields, "price": Price.model_fields, "profile": Profile.model_fields},
+            ) from None
+
+    @field_validator("price", mode="before")
+    @classmethod
+    def _free(cls, value: Any) -> Any:
+        if value == "free" or (isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0):
+            return Price(input=0, output=0)
+        if not isinstance(value, (Price, dict)) and value != "unknown":
+            raise ValueError('allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"')
+        return value
+
+    @property
+    def provider_name(self) -> str:
+        """Name to send to the backend."""
+        return self.deployment or self.name
+
+    @property
+    def prior(self) -> float:
+        """Prior belief that one call completes a typical step, in [0, 1].
+
+        Without `quality`, a mild logistic in log10 of the size: .5 at 7 billion parameters, about .3 at .5 and .7 at 100.
+        """
+        if self.quality is not None:
+            return self.quality
+        if self.size_b is None:
+            return 0.5
+        return 1 / (1 + math.exp(-0.75 * (math.log10(self.size_b) - math.log10(7.0))))
+
+    def lacks(self, role: str, needs: Needs) -> str:
+        """Why this model cannot serve a step; empty when it can."""
+        if self.roles is not None and role not in self.roles:
+            return f"not allowed for role {role!r} (allowed: {', '.join(self.roles)})"
+        if needs.tools and not self.tools:
+            return "no tool calls"
+        if needs.vision and not self.vision:
+            return "no vision"
+        if needs.structured and not self.structured:
+            return "no structured output"
+        if self.context_window is not None and needs.context_tokens > self.context_window:
+            return f"context window {self.context_window} < {needs.context_tokens} tokens"
+        return ""
+
+
+class ModelPool:
+    """The candidates, in order; arms may be added, retired and replaced at run time."""
+
+    def __init__(self, models: Iterable[Model], default: str | None = None):
+        """Hold the models.
+
+        Args:
+            models: at least one; names are unique.
+            default: model used when the router itself fails; None = the one with the highest prior.
+
+        Raises:
+            ConfigError: the pool is empty, a name repeats, or `default` is unknown.
+        """
+        self._models: dict[str, Model] = {}
+        for model in models:
+            self.add(model)
+        if not self._models:
+            raise ConfigError("models: the pool is empty; give at least one Model")
+        if default is not None and default not in self._models:
+            raise ConfigError(unknown_name("default", default, self._models))
+        self._default = default
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self._models.values())
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._models
+
+    def __getitem__(self, name: str) -> Model:
+        try:
+            return self._models[name]
+        except KeyError:
+            raise ConfigError(unknown_name("model", name, self._models)) from None
+
+    @property
+    def names(self) -> list[str]:
+        """Names in order."""
+        return list(self._models)
+
+    @property
+    def default(self) -> Model:
+        """The model used when the router itself fails."""
+        if self._default is not None and self._default in self._models:
+            return self._models[self._default]
+        return max(self._models.values(), key=lambda model: model.prior)
+
+    def add(self, model: Model) -> None:
+        """Add an arm.
+
+        Raises:
+            ConfigError: the name is taken.
+        """
+        if model.name in self._models:
+            raise ConfigError(f"models: the name {model.name!r} is given twice; names must be unique")
+        self._models[model.name] = model
+
+    def retire(self, name: str) -> Model:
+        """Take an arm out; the last one stays.
+
+        Raises:
+            ConfigError: unknown name, or it is the last model.
+        """
+        model = self[name]
+        if len(self._models) == 1:
+            raise ConfigError(f"models: {name!r} is the last model and cannot be retired")
+        del self._models[name]
+        return model
+
+    def eligible(self, role: str, needs: Needs, exclude: Iterable[str] = ()) -> tuple[list[Model], dict[str, str]]:
+        """Models that may serve a step, and for the others the reason why not."""
+        excluded = set(exclude)
+        fit, reasons = [], {}
+        for model in self._models.values():
+            reason = "failed at this step" if model.name in excluded else model.lacks(role, needs)
+            if reason:
+                reasons[model.name] = reason
+            else:
+                fit.append(model)
+        return fit, reasons

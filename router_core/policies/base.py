@@ -1,0 +1,143 @@
+"""The seam every policy fits: a context goes in, one score per candidate comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from steproute.budget import Limit
+from steproute.errors import ConfigError
+from steproute.ledger import Evidence, Ledger, Task
+from steproute.models import Model
+from steproute.progress import Progress
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One eligible model with what a call is expected to cost and to bring."""
+
+    model: Model
+    cost: dict[str, float]
+    """Expected cost per resource (USD, joules, seconds, tokens, the user's own); a resource nobody knows is absent."""
+    worst: dict[str, float]
+    """Worst case per resource: prompt + max_tokens."""
+    gain: float = 0.0
+    """Predicted gain ŷ(m, s) = E[g(s')] − g(s)."""
+    gain_sd: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The model's name in the pool."""
+        return self.model.name
+
+
+@dataclass(slots=True)
+class BudgetState:
+    """The budget as the task stands: per resource what is set and what is gone."""
+
+    limits: Mapping[str, Limit]
+    spent: Mapping[str, float]
+    reserved: Mapping[str, float]
+    queues: Mapping[str, float]
+
+
+@dataclass(slots=True)
+class StepContext:
+    """Everything a policy may look at for one step. Arrays over candidates follow the order of `candidates`."""
+
+    task: Task
+    role: str
+    step: int
+    """How many steps the ledger holds."""
+    candidates: list[Candidate]
+    progress: Progress
+    budget: BudgetState
+    ledger: Ledger
+    rng: np.random.Generator
+    """The router's seeded generator; draw from nothing else."""
+    group: tuple[str, ...] = ()
+    """Context groups from coarse to fine: dimension, source, role; empty strings where unknown."""
+    text: str | None = None
+    """What the step is about (last messages or goal), for embeddings; None when the host gives no text."""
+    tried: tuple[str, ...] = ()
+    """Models already called in this task, in order."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Host facts, e.g. the recording of the oracle."""
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the candidates."""
+        return [candidate.model.name for candidate in self.candidates]
+
+    @property
+    def gains(self) -> Floats:
+        """Predicted gains, shape (n,)."""
+        return np.array([candidate.gain for candidate in self.candidates], dtype=np.float64)
+
+    def costs(self, resource: str) -> Floats:
+        """Expected cost of one resource, shape (n,); 0 where unknown."""
+        return np.array([candidate.cost.get(resource, 0.0) for candidate in self.candidates], dtype=np.float64)
+
+
+@dataclass(slots=True)
+class Scores:
+    """A policy's answer. The highest value wins, unless `propensities` say that it is to be drawn."""
+
+    values: Floats
+    """One score per candidate, shape (n,)."""
+    terms: list[dict[str, float]] = field(default_factory=list)
+    """What each score is made of, for explanations; empty or one dict per candidate."""
+    propensities: Floats | None = None
+    """Probabilities to draw from, shape (n,); None = take the best (first of equals)."""
+    reason: str = ""
+    """Why, in a few words."""
+    stop: float | None = None
+    """Score of ending the task here, where the host allows it; None = no opinion."""
+
+
+@dataclass(slots=True)
+class Feedback:
+    """What came of a decision, handed to `learn` once per attempt."""
+
+    context: StepContext
+    index: int
+    """Which candidate answered."""
+    gain: float
+    """Observed gain y = g(s') − g(s)."""
+    progress: Progress
+    """Progress after the step."""
+    reliability: float
+    """How far the evidence behind `gain` can be trusted, in (0, 1]."""
+    cost: Mapping[str, float]
+    """What it really cost per resource."""
+    evidence: Sequence[Evidence] = ()
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Scores candidates. `learn` and `finish` are optional: the router calls them where they exist."""
+
+    name: str
+
+    def score(self, context: StepContext) -> Scores:
+        """Score every candidate of the context."""
+        ...
+
+
+class PolicyConfig(BaseModel):
+    """Base of a policy's settings: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise ConfigError.from_validation(type(self).__name__, error, {"": list(type(self).model_fields)}) from None

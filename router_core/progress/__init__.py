@@ -1,0 +1,20 @@
+"""Progress g(s) of a ledger in [0, 1]."""
+
+from steproute.progress.score import DEFAULT_WEIGHTS, Progress, Regime, RegimeWeights, Weights, score
+from steproute.progress.tracker import ProgressTracker
+from steproute.progress.views import CodeView, GenericView, Signals, View, view_for
+
+__all__ = [
+    "DEFAULT_WEIGHTS",
+    "CodeView",
+    "GenericView",
+    "Progress",
+    "ProgressTracker",
+    "Regime",
+    "RegimeWeights",
+    "Signals",
+    "View",
+    "Weights",
+    "score",
+    "view_for",
+]

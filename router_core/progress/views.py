@@ -1,0 +1,162 @@
+"""One class per domain reads a step into the sub-scores of progress."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from steproute.errors import ConfigError
+from steproute.ledger import Ledger, Step
+from steproute.progress.score import Regime
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What one step says: coarse regime, share done r and quality of the latest change e, both in [0, 1]."""
+
+    regime: Regime
+    r: float
+    e: float
+
+    @property
+    def level(self) -> float:
+        """One number that rises with regime and r, in [0, 4]; the trend d is taken from it."""
+        return float(self.regime) + self.r
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a view carries from step to step; bounded, so that a long ledger stays cheap."""
+
+    last: Signals = field(default_factory=lambda: Signals(Regime.INVALID, 0.0, 0.0))
+    seen: dict[str, None] = field(default_factory=dict)
+    """Fingerprints of the latest outputs and errors, oldest first."""
+
+    def is_new(self, text: str, keep: int = 64) -> bool:
+        """Whether this text was not among the latest ones; remembers it."""
+        key = hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
+        known = key in self.seen
+        self.seen.pop(key, None)
+        self.seen[key] = None
+        while len(self.seen) > keep:
+            del self.seen[next(iter(self.seen))]
+        return not known
+
+    def copy(self) -> Memory:
+        """An independent copy."""
+        return Memory(self.last, dict(self.seen))
+
+
+class View(Protocol):
+    """Reads steps of one domain. Pure but for the memory it is handed."""
+
+    domain: str
+
+    def read(self, ledger: Ledger, step: Step, memory: Memory) -> Signals:
+        """Signals after `step`, given what `memory` keeps of the steps before it."""
+        ...
+
+
+def subtask_share(ledger: Ledger) -> float | None:
+    """Share of subtasks done; None when there are none."""
+    if not ledger.subtasks:
+        return None
+    return sum(item.status == "done" for item in ledger.subtasks) / len(ledger.subtasks)
+
+
+def change_quality(before: Signals, regime: Regime, r: float, new: bool) -> float:
+    """e: 1 when the state rose, .5 for a new attempt that did not, 0 for a repeat or a fall."""
+    level = float(regime) + r
+    if level > before.level + 1e-9:
+        return 1.0
+    if level < before.level - 1e-9 or not new:
+        return 0.0
+    return 0.5
+
+
+@dataclass(frozen=True)
+class GenericView:
+    """Works on any ledger: subtasks, evidence of any source, errors of calls and tools.
+
+    `thresholds` are the mean evidence scores at which a step counts as recoverable, partial and complete.
+    """
+
+    domain: str = "generic"
+    thresholds: tuple[float, float, float] = (0.2, 0.5, 0.95)
+
+    def __post_init__(self) -> None:
+        low, middle, high = self.thresholds
+        if not 0 <= low < middle < high <= 1:
+            raise ConfigError(
+                f"thresholds: seen {self.thresholds}; needed in rising order: 0 <= recoverable < partial < complete <= 1"
+            )
+
+    def read(self, ledger: Ledger, step: Step, memory: Memory) -> Signals:
+        """See `View.read`."""
+        new = memory.is_new(step.output or step.outcome.error or "")
+        share = subtask_share(ledger)
+        evidence = [item for item in step.outcome.evidence if item.count > 0]
+        tool_failed = any(call.ok is False for call in step.tool_calls)
+        if step.outcome.error is not None:
+            regime, r = Regime(min(memory.last.regime, Regime.RECOVERABLE)), memory.last.r
+        elif evidence:
+            mean = sum(item.score for item in evidence) / len(evidence)
+            low, middle, high = self.thresholds
+            regime = Regime((mean >= low) + (mean >= middle) + (mean >= high))
+            r = mean if share is None else (mean + share) / 2
+        elif tool_failed:
+            regime, r = Regime.RECOVERABLE, memory.last.r
+        elif share is not None:
+            regime, r = Regime.PARTIAL, share
+        else:  # text alone is no progress: the state stays, only an empty start becomes workable
+            regime, r = Regime(max(memory.last.regime, Regime.RECOVERABLE)), memory.last.r
+        if share is not None and share < 1:
+            regime = Regime(min(regime, Regime.PARTIAL))
+        elif share == 1 and not evidence and not tool_failed and step.outcome.error is None:
+            regime = Regime.COMPLETE
+        return Signals(regime, r, change_quality(memory.last, regime, r, new))
+
+
+@dataclass(frozen=True)
+class CodeView:
+    """Code: does it parse, does it run, how many visible tests pass.
+
+    Reads evidence of the sources `syntax`, `execution` and `examples` (or `tests`). Examples with count 0 mean there
+    was nothing to test: the step is then partial, never complete.
+    """
+
+    domain: str = "code"
+
+    def read(self, ledger: Ledger, step: Step, memory: Memory) -> Signals:
+        """See `View.read`."""
+        found = {item.source: item for item in step.outcome.evidence}
+        new = memory.is_new(step.output or step.outcome.error or "")
+        share = subtask_share(ledger)
+        tests = found.get("tests") or found.get("examples")
+        if step.outcome.error is not None or not found:
+            regime, r = memory.last.regime, memory.last.r
+        elif "syntax" in found and found["syntax"].score < 1:
+            regime, r = Regime.INVALID, 0.0
+        elif "execution" in found and found["execution"].score < 1:
+            regime, r = Regime.RECOVERABLE, 0.0
+        elif tests is None or tests.count == 0:
+            regime, r = Regime.PARTIAL, 0.5
+        elif tests.score >= 1:
+            regime, r = Regime.COMPLETE, 1.0
+        else:
+            regime, r = (Regime.PARTIAL if tests.score > 0 else Regime.RECOVERABLE), tests.score
+        if share is not None:
+            r = (r + share) / 2
+            if share < 1:
+                regime = Regime(min(regime, Regime.PARTIAL))
+        return Signals(regime, r, change_quality(memory.last, regime, r, new))
+
+
+VIEWS: Mapping[str, View] = {"generic": GenericView(), "code": CodeView()}
+
+
+def view_for(domain: str, views: Mapping[str, View] = VIEWS) -> View:
+    """The view of a domain; an unknown domain gets the generic one."""
+    return views.get(domain, views["generic"])
