@@ -63,6 +63,7 @@ class Router:
         explore: float = 0.0,
         seed: int | None = None,
         idle_timeout: float = 600.0,
+        facts: Callable[[Ledger], Mapping[str, Any]] | None = None,
         on_error: Literal["fallback", "raise"] = "fallback",
         clock: Callable[[], float] = time.time,
     ):
@@ -78,6 +79,7 @@ class Router:
             explore: probability, in [0, 1), of a uniform draw that keeps every candidate possible.
             seed: seed of every random draw; None = from the operating system.
             idle_timeout: a task without calls for this many seconds ends with success unknown.
+            facts: asked at every decision; what it returns reaches the policy as `StepContext.extra`.
             on_error: `"fallback"`: a fault inside the router never reaches the host; `"raise"` is for tests.
             clock: gives the time in seconds.
 
@@ -99,6 +101,7 @@ class Router:
         self.forecast = CostForecast()
         self.errors = 0
         """How many faults of the router itself were kept from the host."""
+        self._facts = facts
         self._views, self._weights = {**VIEWS, **(views or {})}, weights
         self._rng = np.random.default_rng(seed)
         self._clock = clock
@@ -280,6 +283,11 @@ class Router:
         state = self._tasks.get(task)
         return None if state is None else state.ledger
 
+    def decisions(self, task: str) -> list[Decision]:
+        """The decisions of a running task, in order."""
+        state = self._tasks.get(task)
+        return [] if state is None else [decision for decision, _ in state.decisions.values()]
+
     def progress(self, task: str) -> Progress | None:
         """Progress of a running task."""
         with self._lock:
@@ -388,7 +396,7 @@ class Router:
             group=(task.dimension or task.domain, task.source, request.role),
             text=request.text,
             tried=tuple(state.models),
-            extra=request.extra,
+            extra={**(self._facts(state.ledger) if self._facts else {}), **request.extra},
         )
 
     def _pick(self, scores: Scores) -> tuple[int, np.ndarray[Any, Any], bool]:
