@@ -1,0 +1,36 @@
+"""Is a piece of model-written code right? Extraction, examples, a sandbox, verdicts."""
+
+from steproute.verify.checks import (
+    BadTestError,
+    ExampleFailure,
+    ExamplesResult,
+    Verdict,
+    check_examples,
+    check_inputs,
+    check_tests,
+)
+from steproute.verify.examples import Example, find_examples
+from steproute.verify.extract import extract_code
+from steproute.verify.limits import SandboxLimits
+from steproute.verify.literals import NotALiteral
+from steproute.verify.probe import SandboxUnavailable
+from steproute.verify.sandbox import CallResult, Sandbox, Session
+
+__all__ = [
+    "BadTestError",
+    "CallResult",
+    "Example",
+    "ExampleFailure",
+    "ExamplesResult",
+    "NotALiteral",
+    "Sandbox",
+    "SandboxLimits",
+    "SandboxUnavailable",
+    "Session",
+    "Verdict",
+    "check_examples",
+    "check_inputs",
+    "check_tests",
+    "extract_code",
+    "find_examples",
+]

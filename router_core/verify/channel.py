@@ -1,0 +1,128 @@
+"""One line to a process and one line back, never waiting longer or taking more than allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+Ending = Literal["timeout", "crash", "flood", "forged"]
+"""Why a process answers no more: too slow, gone, an answer too long, an answer nobody asked for."""
+
+_CPU_LIMIT_CODES = frozenset({-signal.SIGXCPU, 128 + signal.SIGXCPU})  # direct, and as bubblewrap reports it
+
+
+class Ended(Exception):
+    """The process answers no more; `ending` says why."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending)
+        self.ending: Ending = ending
+
+
+class Channel:
+    """A process and its two pipes. Not shared between threads."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], folder: str | None, max_line: int) -> None:
+        """Start the process.
+
+        Args:
+            command: program and arguments.
+            environment: its whole environment; nothing is inherited.
+            folder: working directory, or None for the parent's.
+            max_line: longest answer taken, in bytes.
+        """
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,  # so that its whole group can be killed, and Ctrl-C ends the parent first
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self._max_line = max_line
+        self._unread = b""
+        self._closed = False
+        for stream in (self._input, self._output):
+            os.set_blocking(stream.fileno(), False)
+
+    def exchange(self, line: bytes, deadline: float) -> bytes:
+        """Send one line and return the next.
+
+        Both directions move at once: a process that never reads cannot block the caller.
+
+        Args:
+            line: without its newline.
+            deadline: `time.monotonic()` at which to give up.
+
+        Raises:
+            Ended: no answer in time, the process is gone, the answer is longer than allowed, or a line came unasked.
+        """
+        if b"\n" in self._unread:
+            raise Ended("forged")
+        unsent = memoryview(line + b"\n")
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        poll.register(self._input, select.POLLOUT)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Ended("timeout")
+            for descriptor, _ in poll.poll(left * 1000):
+                if descriptor == self._output.fileno():
+                    self._read()
+                else:
+                    unsent = unsent[self._write(unsent) :]
+                    if not unsent:
+                        poll.unregister(self._input)
+            if b"\n" in self._unread:
+                answer, self._unread = self._unread.split(b"\n", 1)
+                if unsent:
+                    raise Ended("forged")
+                return answer
+            if len(self._unread) > self._max_line:
+                raise Ended("flood")
+
+    def _read(self) -> None:
+        chunk = os.read(self._output.fileno(), 1 << 16)
+        if not chunk:
+            raise Ended(self._how_it_ended())
+        self._unread += chunk
+
+    def _write(self, data: memoryview) -> int:
+        try:
+            return os.write(self._input.fileno(), data[: 1 << 16])
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            raise Ended(self._how_it_ended()) from None
+
+    def _how_it_ended(self) -> Ending:
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:  # it closed its pipe and lives on
+            return "crash"
+        return "timeout" if code in _CPU_LIMIT_CODES else "crash"
+
+    def close(self) -> None:
+        """Kill the process and its group; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._input, self._output):
+            with contextlib.suppress(OSError):
+                stream.close()
