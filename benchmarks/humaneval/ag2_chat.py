@@ -51,9 +51,9 @@ class FirstAndLast:
     async def project(self, wal: list[Envelope], *, render_envelope: Any, **_: Any) -> list[BaseEvent]:
         """The first message of the history, or the single message of this turn."""
         for envelope in wal:
-            parts = render_envelope(envelope)
-            if parts:
-                return [ModelRequest.ensure_request(parts)]
+            shown = render_envelope(envelope)
+            if shown:  # text in ag2 1.0, parts later
+                return [ModelRequest.ensure_request([shown] if isinstance(shown, str) else shown)]
         return []
 
 
