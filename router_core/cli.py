@@ -1,0 +1,100 @@
+"""The `steproute` command. Benchmarks are found through entry points and loaded only when named."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from steproute.errors import SteprouteError
+
+
+class EntryPointGroup(TyperGroup):
+    """A command group whose commands are the entry points of the group `steproute.<its name>`."""
+
+    def _points(self) -> dict[str, Any]:
+        return {point.name: point for point in entry_points(group=f"steproute.{self.name}")}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, without loading anything."""
+        return sorted({*super().list_commands(ctx), *self._points()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and cmd_name in self._points():
+            command = typer.main.get_command(self._points()[cmd_name].load())
+            command.name = cmd_name
+        return command
+
+
+class RecordGroup(EntryPointGroup):
+    """`record BENCHMARK …`, or `record [options] -- COMMAND …` for a program of the user's own."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Anything that is no benchmark is a command line to record."""
+        if args and self.get_command(ctx, args[0]) is None:
+            return "program", self.commands["program"], args
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Choose the model of every LLM call of an agent.")
+app.add_typer(
+    typer.Typer(no_args_is_help=True, help="Run a benchmark: policies side by side."), name="run", cls=EntryPointGroup
+)
+app.add_typer(
+    typer.Typer(no_args_is_help=True, help="Replay a table of recorded outcomes."), name="replay", cls=EntryPointGroup
+)
+record = typer.Typer(no_args_is_help=True, help="Record a benchmark, or `record -- COMMAND`: a program of your own.")
+app.add_typer(record, name="record", cls=RecordGroup)
+
+
+@record.callback()
+def _record(
+    ctx: typer.Context,
+    cassette: Annotated[Path, typer.Option(help="File to record into, for `-- COMMAND`.")] = Path("cassette.yaml"),
+) -> None:
+    ctx.obj = cassette
+
+
+@record.command("program", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def _program(ctx: typer.Context) -> None:
+    """Run a Python program once and record the HTTP of its model servers."""
+    from steproute.testing import record_command
+
+    raise typer.Exit(record_command(list(ctx.args), ctx.obj))
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    out: Annotated[Path | None, typer.Option(help="File to write; default RUN/report.html.")] = None,
+) -> None:
+    """Write a run as one HTML page."""
+    from steproute.report import write_report
+
+    typer.echo(write_report(run, out))
+
+
+@app.command()
+def policies() -> None:
+    """List the policies by name."""
+    from steproute.policies import policy_names
+
+    typer.echo("\n".join(policy_names()))
+
+
+def main() -> None:
+    """Entry point: an error of ours is one line, not a traceback."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    try:
+        app()
+    except (SteprouteError, ImportError) as error:
+        typer.echo(f"steproute: {error}", err=True)
+        sys.exit(2)
