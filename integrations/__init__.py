@@ -1,1 +1,1 @@
-"""Things steproute calls: backends, meters, embedders, vector memory."""
+"""What steproute calls: model backends, energy meters, embedders, vector memory. Each module needs its own extra."""
