@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import Self
+
 from steproute.backend import BackendError, ChatRequest, ChatResponse, Timings
 from steproute.errors import ConfigError, unknown_name
 from steproute.integrations.attempts import Retry, aserve, serve, status_error
 from steproute.integrations.wire import openai_body, read_openai
-from typing_extensions import Self
 
 if TYPE_CHECKING:
     import httpx

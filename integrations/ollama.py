@@ -164,7 +164,7 @@ def _translate(error: Exception, model: str, headers: Mapping[str, str]) -> Back
         return BackendError(model, "timeout", error, retryable=True)
     if isinstance(error, httpx.TransportError):
         return BackendError(model, "response", error, retryable=True)
-    if isinstance(error, ValueError):  # an answer that is no JSON, or JSON of another shape
+    if isinstance(error, (ValueError, TypeError)):  # an answer that is no JSON, or JSON of another shape
         return BackendError(model, "response", error)
     return None
 

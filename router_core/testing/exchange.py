@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from steproute.errors import SteprouteError
 from steproute.testing.canonical import Asked, canonical
 

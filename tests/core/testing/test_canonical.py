@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from steproute.testing.canonical import canonical, canonical_chat
 
 CHAT = "http://127.0.0.1:8000/v1/chat/completions"

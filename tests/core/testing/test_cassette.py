@@ -4,6 +4,7 @@ import socket
 import pytest
 from servers import OpenAIServer, Reply
 from servers.programs import KEY, PROGRAMS, QUESTION
+
 from steproute.errors import ConfigError
 from steproute.testing import CassetteMismatch, explain_mismatch, routed_cassette
 from steproute.testing.exchange import CassetteError, load_cassette

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 from servers import OpenAIServer, Reply
+
 from steproute.errors import ConfigError
 from steproute.testing import record_command, replay_command
 from steproute.testing.exchange import load_cassette

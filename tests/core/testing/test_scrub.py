@@ -2,6 +2,7 @@ import gzip
 import json
 
 import pytest
+
 from steproute.redact import environment_secrets, redact
 from steproute.testing.exchange import Exchange
 from steproute.testing.scrub import scrub
