@@ -81,7 +81,7 @@ class HumanEval:
         problems = load_problems(options.problems)
         deployments = {model.name: model.provider_name for model in pool}
         with backends.open_backend(options, pool) as backend:
-            order = self._tasks(options, problems, backend)
+            order = self._tasks(options, problems)
             folder = RunDirectory.create(self.name, _settings(options, policies, pool, order), options.out)
             tester = Tester(Sandbox(), VerdictCache(folder.path.parent / "verdicts.sqlite"))
             trees = self._trees(options, order, problems, backend, deployments, tester, progress)
@@ -109,9 +109,11 @@ class HumanEval:
     def __init__(self) -> None:
         self._standing: dict[str, Solving] = {}
 
-    def _tasks(self, options: Options, problems: Mapping[str, Problem], backend: Backend) -> list[str]:
+    def _tasks(self, options: Options, problems: Mapping[str, Problem]) -> list[str]:
         """The problems of the run, in an order shuffled by the seed: the recorded ones, or all for a live backend."""
-        recorded = getattr(backend, "tasks", None)
+        recorded = None
+        if options.backend == "cassette":
+            recorded = backends.recorded_tasks(backends.cassette_folder(options.cassettes))
         wanted = [key for key in recording_order(dict(problems)) if recorded is None or key in recorded]
         if options.problems is not None and recorded is None:
             wanted = list(problems)

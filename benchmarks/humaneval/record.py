@@ -1,0 +1,63 @@
+"""`steproute record humaneval`: every model at every shared history of each problem, resumable."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steproute.backend import Backend, ChatRequest, ChatResponse
+from steproute.benchmarks.humaneval.backends import CASSETTES
+from steproute.benchmarks.humaneval.problems import load_problems, recording_order
+from steproute.benchmarks.humaneval.tester import Tester
+from steproute.benchmarks.humaneval.tree import build_tree
+from steproute.errors import ConfigError
+from steproute.testing import routed_cassette
+from steproute.verify.cache import VerdictCache
+from steproute.verify.sandbox import Sandbox
+
+app = typer.Typer()
+
+
+class Uncached:
+    """A backend whose server must compute every prompt anew, so that timings can be compared."""
+
+    def __init__(self, backend: Backend):
+        self._backend = backend
+
+    def complete(self, request: ChatRequest) -> ChatResponse:
+        """Serve the request with llama.cpp's prompt cache off."""
+        return self._backend.complete(replace(request, extra={**request.extra, "cache_prompt": False}))
+
+    async def acomplete(self, request: ChatRequest) -> ChatResponse:
+        """The async twin of `complete`."""
+        return await self._backend.acomplete(replace(request, extra={**request.extra, "cache_prompt": False}))
+
+
+@app.command()
+def humaneval(
+    models: Annotated[str, typer.Option(help="`name=FILE.gguf` or `name=package:NAME`, comma-separated; at least two.")],
+    limit: Annotated[int, typer.Option(help="How many problems, in the documented order.")] = 40,
+    out: Annotated[Path, typer.Option(help="Folder of the cassettes; what is there is kept and not asked again.")] = CASSETTES,
+    problems: Annotated[Path | None, typer.Option(help="Problem file in HumanEval's format.")] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads per model.")] = 1,
+) -> None:
+    """Record the whole tree of attempts of each problem, one cassette a problem. Stop it any time; it resumes."""
+    from steproute.integrations.local import LocalBackend
+
+    files = dict(item.split("=", 1) for item in models.split(",") if "=" in item)
+    if len(files) < 2:
+        raise ConfigError(f"models: seen {models!r}; allowed: at least two of `name=FILE.gguf` or `name=package:NAME`")
+    known = load_problems(problems)
+    out.mkdir(parents=True, exist_ok=True)
+    tester = Tester(Sandbox(), VerdictCache(out.parent / ".verdicts.sqlite"))
+    with LocalBackend(files, threads=threads) as backend:
+        for key in recording_order(known)[:limit]:
+            began = time.monotonic()
+            path = out / f"{key.replace('/', '_')}.yaml"
+            with routed_cassette(path, mode="new") as cassette:
+                build_tree(known[key], Uncached(backend), {name: name for name in files}, tester)
+            typer.echo(f"{key}: {len(cassette)} calls, {cassette.recorded} new, {time.monotonic() - began:.0f} s")
