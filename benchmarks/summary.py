@@ -56,9 +56,21 @@ def summarise(
 
 def table(summary: Sequence[Mapping[str, Any]], title: str) -> Table:
     """The summary for people."""
-    out = Table(title=title, caption="amounts are means per task; ± is half the 95 % Wilson interval; lower regret is better")
+    out = Table(
+        title=title, caption="amounts are means per task; ± is half the 95 % Wilson interval; lower regret is better"
+    )
     energy = any(row["energy_j"] is not None for row in summary)
-    heads = ["policy", "tasks", "pass rate", "seconds", "tokens", *(["joules*"] if energy else []), "USD", "calls", "step regret"]
+    heads = [
+        "policy",
+        "tasks",
+        "pass rate",
+        "seconds",
+        "tokens",
+        *(["joules*"] if energy else []),
+        "USD",
+        "calls",
+        "step regret",
+    ]
     for name in [*heads, "visible pass, hidden fail", "value", "calls per model"]:
         out.add_column(name, justify="left" if name in ("policy", "calls per model") else "right")
     for row in summary:

@@ -37,7 +37,9 @@ class EntryPointGroup(TyperGroup):
 class RecordGroup(EntryPointGroup):
     """`record BENCHMARK …`, or `record [options] -- COMMAND …` for a program of the user's own."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Anything that is no benchmark is a command line to record."""
         if args and self.get_command(ctx, args[0]) is None:
             return "program", self.commands["program"], args

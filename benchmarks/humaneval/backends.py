@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 NAMES = ("cassette", "litellm", "local", "ollama")
 CASSETTES = Path("cassettes/humaneval")
+VERDICTS = "examples.jsonl"
+"""File beside the cassettes: what the visible examples said when the recording was made."""
 
 
 @contextlib.contextmanager
@@ -34,7 +37,7 @@ def open_backend(options: Options, pool: Sequence[Model]) -> Iterator[Backend]:
     elif options.backend == "ollama":
         from steproute.integrations.ollama import OllamaBackend
 
-        backend = OllamaBackend(**({"host": options.base_url} if options.base_url else {}))
+        backend = OllamaBackend(options.base_url)
     elif options.backend == "litellm":
         from steproute.integrations.litellm import LiteLLMBackend
 
@@ -67,6 +70,12 @@ def cassette_folder(folder: Path | None) -> Path:
         f"cassettes: no recordings in {places[0]}; clone the repository for its recordings, or make some: "
         "steproute record humaneval --help"
     )
+
+
+def recorded_python(verdicts: Path) -> str:
+    """Python version (`3.11`) the recorded verdicts were made with."""
+    with verdicts.open(encoding="utf-8") as lines:
+        return str(json.loads(next(lines))["python"])
 
 
 def recorded_tasks(folder: Path) -> set[str]:

@@ -24,14 +24,20 @@ def humaneval(
     policy: Annotated[str, typer.Option(help="Policies, comma-separated; `fixed:*` = one per model.")] = POLICIES,
     framework: Annotated[str, typer.Option(help="ag2 or plain.")] = "ag2",
     backend: Annotated[str, typer.Option(help="cassette, ollama, litellm or local.")] = "cassette",
-    models: Annotated[str, typer.Option(help="`name` or `name=deployment`, comma-separated; default: the recorded three.")] = "",
+    models: Annotated[
+        str, typer.Option(help="`name` or `name=deployment`, comma-separated; default: the recorded three.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Order of the problems and every random draw.")] = 0,
     limit: Annotated[int | None, typer.Option(help="Only the first so many problems.")] = None,
     cassettes: Annotated[Path | None, typer.Option(help="Folder of recordings.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Server of a live backend.")] = None,
-    problems: Annotated[Path | None, typer.Option(help="Problem file (.jsonl, .jsonl.gz) in HumanEval's format.")] = None,
+    problems: Annotated[
+        Path | None, typer.Option(help="Problem file (.jsonl, .jsonl.gz) in HumanEval's format.")
+    ] = None,
     price_of_second: Annotated[float, typer.Option(help="Worth of a second of compute, in solved problems.")] = 0.005,
-    power_w: Annotated[float | None, typer.Option(help="Board power in watts; gives joules, labelled as yours.")] = None,
+    power_w: Annotated[
+        float | None, typer.Option(help="Board power in watts; gives joules, labelled as yours.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; never overwritten.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -58,12 +64,16 @@ def humaneval(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         line = bar.add_task("starting")
-        result = HumanEval().run(options, lambda what, done, total: bar.update(line, description=what, completed=done, total=total))
+        result = HumanEval().run(
+            options, lambda what, done, total: bar.update(line, description=what, completed=done, total=total)
+        )
     page = write_report(result.path)
     if as_json:
         typer.echo(json.dumps(result.summary, indent=1))
         return
     console = Console()
-    console.print(table(result.summary, f"HumanEval, {result.summary[0]['tasks']} problems, {framework}, {backend}, seed {seed}"))
+    console.print(
+        table(result.summary, f"HumanEval, {result.summary[0]['tasks']} problems, {framework}, {backend}, seed {seed}")
+    )
     console.print(f"run     {result.path}")
     console.print(f"report  {page}", soft_wrap=True)

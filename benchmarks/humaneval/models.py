@@ -58,5 +58,8 @@ def candidates(names: Sequence[str] = (), power_w: float | None = None) -> list[
     if len(models) < 2:
         raise ConfigError(f"models: seen {len(models)}; a router needs at least two")
     if power_w is not None:
-        models = [model.model_copy(update={"profile": model.profile.model_copy(update={"power_w": power_w})}) for model in models]
+        models = [
+            model.model_copy(update={"profile": model.profile.model_copy(update={"power_w": power_w})})
+            for model in models
+        ]
     return models

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from steproute.backend import Backend, ChatRequest, ChatResponse
-from steproute.benchmarks.humaneval.backends import CASSETTES
+from steproute.benchmarks.humaneval.backends import CASSETTES, VERDICTS
 from steproute.benchmarks.humaneval.problems import load_problems, recording_order
 from steproute.benchmarks.humaneval.tester import Tester
 from steproute.benchmarks.humaneval.tree import build_tree
@@ -39,9 +39,13 @@ class Uncached:
 
 @app.command()
 def humaneval(
-    models: Annotated[str, typer.Option(help="`name=FILE.gguf` or `name=package:NAME`, comma-separated; at least two.")],
+    models: Annotated[
+        str, typer.Option(help="`name=FILE.gguf` or `name=package:NAME`, comma-separated; at least two.")
+    ],
     limit: Annotated[int, typer.Option(help="How many problems, in the documented order.")] = 40,
-    out: Annotated[Path, typer.Option(help="Folder of the cassettes; what is there is kept and not asked again.")] = CASSETTES,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the cassettes; what is there is kept and not asked again.")
+    ] = CASSETTES,
     problems: Annotated[Path | None, typer.Option(help="Problem file in HumanEval's format.")] = None,
     threads: Annotated[int, typer.Option(help="CPU threads per model.")] = 1,
 ) -> None:
@@ -53,7 +57,7 @@ def humaneval(
         raise ConfigError(f"models: seen {models!r}; allowed: at least two of `name=FILE.gguf` or `name=package:NAME`")
     known = load_problems(problems)
     out.mkdir(parents=True, exist_ok=True)
-    tester = Tester(Sandbox(), VerdictCache(out.parent / ".verdicts.sqlite"))
+    tester = Tester(Sandbox(), VerdictCache(out / ".hidden.jsonl"), VerdictCache(out / VERDICTS))
     with LocalBackend(files, threads=threads) as backend:
         for key in recording_order(known)[:limit]:
             began = time.monotonic()

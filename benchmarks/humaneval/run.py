@@ -83,7 +83,7 @@ class HumanEval:
         with backends.open_backend(options, pool) as backend:
             order = self._tasks(options, problems)
             folder = RunDirectory.create(self.name, _settings(options, policies, pool, order), options.out)
-            tester = Tester(Sandbox(), VerdictCache(folder.path.parent / "verdicts.sqlite"))
+            tester = self._tester(options, folder.path.parent / "verdicts.jsonl")
             trees = self._trees(options, order, problems, backend, deployments, tester, progress)
             rows: list[dict[str, Any]] = []
             for number, policy in enumerate(policies):
@@ -108,6 +108,14 @@ class HumanEval:
 
     def __init__(self) -> None:
         self._standing: dict[str, Solving] = {}
+
+    def _tester(self, options: Options, kept: Path) -> Tester:
+        verdicts = examples = VerdictCache(kept)
+        if options.backend == "cassette":
+            recorded = backends.cassette_folder(options.cassettes) / backends.VERDICTS
+            if recorded.exists():
+                examples = VerdictCache(recorded, python=backends.recorded_python(recorded), readonly=True)
+        return Tester(Sandbox(), verdicts, examples)
 
     def _tasks(self, options: Options, problems: Mapping[str, Problem]) -> list[str]:
         """The problems of the run, in an order shuffled by the seed: the recorded ones, or all for a live backend."""
@@ -149,7 +157,9 @@ class HumanEval:
             return {} if q is None else {"q": q}
 
         if policy == "oracle" and not trees:
-            raise ConfigError("policy oracle: needs --backend cassette; live models have no known value of every choice")
+            raise ConfigError(
+                "policy oracle: needs --backend cassette; live models have no known value of every choice"
+            )
         setting: Any = {"name": policy, "V": 1 / options.price_of_second} if policy == "progrouter" else policy
         budget = Budget(seconds=Limit(limit=options.seconds_limit, hard=False, value=options.price_of_second))
         knows = facts if policy == "oracle" else None

@@ -50,7 +50,11 @@ class Solving:
 
     def __post_init__(self) -> None:
         self.task = Task(
-            id=self.problem.id, goal=team.problem_message(self.problem.prompt), domain="code", dimension="function", source="humaneval"
+            id=self.problem.id,
+            goal=team.problem_message(self.problem.prompt),
+            domain="code",
+            dimension="function",
+            source="humaneval",
         )
         self.ledger = Ledger(task=self.task)
 

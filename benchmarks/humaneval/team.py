@@ -40,6 +40,7 @@ class VisibleReport:
 
     @property
     def total(self) -> int:
+        """Examples that were run."""
         return self.passed + len(self.failures)
 
     @property
@@ -63,9 +64,15 @@ def report_message(report: VisibleReport) -> str:
     if report.failures:
         lines = [f"It fails {len(report.failures)} of {report.total} examples:"]
         for failure in report.failures[:3]:
-            lines.append(f"- {normalise(failure.call)} gives {normalise(failure.got)}, expected {normalise(failure.expected)}")
+            lines.append(
+                f"- {normalise(failure.call)} gives {normalise(failure.got)}, expected {normalise(failure.expected)}"
+            )
         return head + "\n".join([*lines, _CORRECT])
-    shown = f"It passes all {report.total} examples of the problem." if report.total else "It starts without an error; the problem shows no example to test."
+    shown = (
+        f"It passes all {report.total} examples of the problem."
+        if report.total
+        else "It starts without an error; the problem shows no example to test."
+    )
     return f"{head}{shown}\n{_REVIEW}"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from steproute.benchmarks.humaneval.problems import Problem
 from steproute.benchmarks.humaneval.team import Failure, VisibleReport
 from steproute.ledger import Evidence
 from steproute.verify.cache import VerdictCache
-from steproute.verify.checks import check_examples, check_tests
 from steproute.verify.extract import extract_code
 from steproute.verify.sandbox import Sandbox
 
@@ -17,33 +16,30 @@ from steproute.verify.sandbox import Sandbox
 class Tester:
     """Judges replies; every verdict is kept by the hash of the code, so that equal code is run once."""
 
+    __test__ = False  # not a test case, whatever pytest takes the name for
+
     sandbox: Sandbox
     verdicts: VerdictCache
-    _visible: dict[tuple[str, str], VisibleReport] = field(default_factory=dict)
+    """Verdicts of the hidden tests."""
+    examples: VerdictCache
+    """Verdicts on the visible examples. A recording brings its own: they are part of its requests, and the text of an
+    error depends on the Python version it was made with."""
 
     def visible(self, problem: Problem, reply: str) -> VisibleReport:
         """What the examples in the docstring say about a reply. Sees nothing of the hidden test."""
         code = extract_code(reply, problem.entry_point)
         if not code:
             return VisibleReport("")
-        key = (problem.id, code)
-        if key not in self._visible:
-            result = check_examples(code, problem.examples, problem.preamble, sandbox=self.sandbox)
-            failures = tuple(Failure(item.call, item.expected, item.got) for item in result.failures)
-            self._visible[key] = VisibleReport(code, result.error, result.passed, failures)
-        return self._visible[key]
+        result = self.examples.examples(code, problem.examples, problem.preamble, sandbox=self.sandbox)
+        failures = tuple(Failure(item.call, item.expected, item.got) for item in result.failures)
+        return VisibleReport(code, result.error, result.passed, failures)
 
     def hidden(self, problem: Problem, code: str) -> bool:
         """Whether the code passes the benchmark's own test."""
         if not code:
             return False
-
-        return self.verdicts.get_or_check(
-            code,
-            problem.test,
-            self.sandbox,
-            lambda: check_tests(code, problem.test, problem.entry_point, problem.preamble, sandbox=self.sandbox),
-        ).passed
+        tests = (problem.test, problem.entry_point, problem.preamble)
+        return self.verdicts.tests(code, *tests, sandbox=self.sandbox).passed
 
 
 def evidence_of(report: VisibleReport) -> list[Evidence]:

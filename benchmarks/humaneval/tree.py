@@ -31,7 +31,11 @@ class Node:
 
     def messages(self, problem: Problem) -> list[dict[str, str]]:
         """The next request's roles and contents."""
-        return team.first_messages(problem.prompt) if self.report is None else team.next_messages(problem.prompt, self.report)
+        return (
+            team.first_messages(problem.prompt)
+            if self.report is None
+            else team.next_messages(problem.prompt, self.report)
+        )
 
     def after(self, report: VisibleReport) -> Node:
         """The history after one more attempt. An attempt that passes the visible examples is kept over one that does not."""

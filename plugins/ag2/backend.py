@@ -54,6 +54,10 @@ class BackendConfig(ModelConfig):
         """A client for one agent."""
         return _Client(self)
 
+    def create_files_client(self) -> Any:
+        """A backend serves chat only."""
+        raise NotImplementedError("a steproute backend has no files API")
+
 
 class TimedResponse(ModelResponse):
     """An ag2 response that also says how long the model server took."""
