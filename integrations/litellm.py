@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,12 @@ from steproute.backend import BackendError, ChatRequest, ChatResponse
 from steproute.errors import ConfigError
 from steproute.integrations.attempts import Retry, aserve, serve, status_error
 from steproute.integrations.wire import openai_body, read_openai
+from steproute.testing.mismatch import linked_errors
 
 _COST_MAP = "LITELLM_LOCAL_MODEL_COST_MAP"
+_SECRET = re.compile(r"key|secret|password|token(?!s)")
+_NO_CONNECTION = ("ConnectError", "ConnectTimeout", "ClientConnectorError", "ConnectionRefusedError", "gaierror")
+"""LiteLLM reports a server that is not there as HTTP 500: the causes tell."""
 
 
 class LiteLLMBackend:
@@ -104,7 +109,7 @@ def _translate(error: Exception, model: str, secrets: Sequence[str]) -> BackendE
     text = getattr(error, "message", None) or str(error)
     if isinstance(error, litellm.exceptions.Timeout):
         return BackendError(model, "timeout", text, retryable=True, secrets=secrets)
-    if isinstance(error, litellm.exceptions.APIConnectionError):
+    if any(type(link).__name__ in _NO_CONNECTION for link in linked_errors(error)):
         return BackendError(model, "connect", text, retryable=True, secrets=secrets)
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
@@ -128,4 +133,5 @@ def _library() -> Any:
     os.environ.setdefault(_COST_MAP, "True")
     import litellm
 
+    litellm.suppress_debug_info = True  # else each failed attempt prints advertising to standard output
     return litellm

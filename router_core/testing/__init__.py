@@ -10,31 +10,37 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steproute.testing.cassette import Mode, RoutedCassette, routed_cassette
-    from steproute.testing.command import record_command, replay_command
+    from steproute.testing.command import CommandResult, record_command, record_program, replay_command, replay_program
     from steproute.testing.exchange import CassetteError
     from steproute.testing.mismatch import CassetteMismatch, explain_mismatch, find_mismatch
 
 __all__ = [
     "CassetteError",
     "CassetteMismatch",
+    "CommandResult",
     "Mode",
     "RoutedCassette",
     "explain_mismatch",
     "find_mismatch",
     "record_command",
+    "record_program",
     "replay_command",
+    "replay_program",
     "routed_cassette",
 ]
 
 _HOMES = {
     "CassetteError": "exchange",
     "CassetteMismatch": "mismatch",
+    "CommandResult": "command",
     "Mode": "cassette",
     "RoutedCassette": "cassette",
     "explain_mismatch": "mismatch",
     "find_mismatch": "mismatch",
     "record_command": "command",
+    "record_program": "command",
     "replay_command": "command",
+    "replay_program": "command",
     "routed_cassette": "cassette",
 }
 

@@ -64,6 +64,7 @@ class RoutedCassette:
         ignore_hosts: Sequence[str] = IGNORED_HOSTS,
         secrets: Sequence[str] = (),
         repeats: bool = True,
+        save_each: bool = False,
         sink: Callable[[Exchange], None] | None = None,
     ):
         if not paths:
@@ -80,6 +81,7 @@ class RoutedCassette:
         self._ignored = frozenset(ignore_hosts)
         self._secrets = tuple(secrets)
         self._repeats = repeats
+        self._save_each = save_each
         self._sink = sink
         self._lock = threading.RLock()
         self._by_key: dict[str, list[Exchange]] = {}
@@ -173,6 +175,8 @@ class RoutedCassette:
             # What has just happened counts as served, so that `new` asks again only for what is really new.
             self._served[clean.asked.key] = self._served.get(clean.asked.key, 0) + 1
             self._recorded += 1
+            if self._save_each:
+                self.save()
         if self._sink is not None:
             self._sink(clean)
 
@@ -236,6 +240,7 @@ def routed_cassette(
     ignore_hosts: Sequence[str] = IGNORED_HOSTS,
     secrets: Sequence[str] = (),
     repeats: bool = True,
+    save_each: bool = False,
 ) -> Iterator[RoutedCassette]:
     """Record or replay what the block sends to model servers over httpx, httpx2, aiohttp, requests or urllib3.
 
@@ -247,6 +252,7 @@ def routed_cassette(
         ignore_hosts: hosts whose requests are never recorded; in a replay they answer 404.
         secrets: further strings to keep out of the file.
         repeats: serve the last recording of a request again when it is asked more often than recorded.
+        save_each: write the file after every exchange, so that even a killed process loses nothing.
 
     Yields:
         The cassette.
@@ -257,7 +263,9 @@ def routed_cassette(
         ImportError: vcrpy is missing.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    cassette = RoutedCassette(listed, mode, ignore_hosts=ignore_hosts, secrets=secrets, repeats=repeats)
+    cassette = RoutedCassette(
+        listed, mode, ignore_hosts=ignore_hosts, secrets=secrets, repeats=repeats, save_each=save_each
+    )
     with patched(cassette, block_network=block_network):
         try:
             yield cassette

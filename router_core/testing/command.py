@@ -31,7 +31,23 @@ class CommandResult:
     """Mismatches of a replay, explained."""
 
 
-def record_command(
+def record_command(argv: Sequence[str], cassette: str | Path, *, add: bool = False, secrets: Sequence[str] = ()) -> int:
+    """`record_program` for a command line: says on standard error what was recorded, returns the exit code."""
+    result = record_program(argv, cassette, add=add, secrets=secrets)
+    what = f"{result.exchanges} exchanges recorded in {result.path}" if result.exchanges else _NOTHING
+    sys.stderr.write(f"steproute: {what}\n")
+    return result.exit_code
+
+
+def replay_command(argv: Sequence[str], cassettes: Sequence[str | Path]) -> int:
+    """`replay_program` for a command line: explains mismatches on standard error, returns the exit code."""
+    result = replay_program(argv, cassettes)
+    if result.report:
+        sys.stderr.write(f"steproute: {result.report}\n")
+    return result.exit_code
+
+
+def record_program(
     argv: Sequence[str], cassette: str | Path, *, add: bool = False, secrets: Sequence[str] = ()
 ) -> CommandResult:
     """Run a Python program and record its HTTP to model servers.
@@ -52,11 +68,11 @@ def record_command(
     return _run(argv, [cassette], "new" if add else "record", secrets)
 
 
-def replay_command(argv: Sequence[str], cassettes: Sequence[str | Path]) -> CommandResult:
+def replay_program(argv: Sequence[str], cassettes: Sequence[str | Path]) -> CommandResult:
     """Run a Python program against recordings, with the network off.
 
     Args:
-        argv: as for `record_command`.
+        argv: as for `record_program`.
         cassettes: files to serve from, merged.
 
     Returns:
@@ -122,15 +138,6 @@ def _read_log(log: Path) -> tuple[list[Exchange], list[str]]:
         else:
             reports.append(str(record["mismatch"]))
     return exchanges, reports
-
-
-def print_result(result: CommandResult, recording: bool) -> None:
-    """Say on standard error what came of it; standard output stays the program's."""
-    if recording:
-        what = f"{result.exchanges} exchanges recorded in {result.path}" if result.exchanges else _NOTHING
-        sys.stderr.write(f"steproute: {what}\n")
-    elif result.report:
-        sys.stderr.write(f"steproute: {result.report}\n")
 
 
 _NOTHING = (

@@ -45,10 +45,11 @@ def explain_mismatch(error: BaseException | None) -> str | None:
 
 def find_mismatch(error: BaseException | None) -> CassetteMismatch | None:
     """The `CassetteMismatch` behind an exception, or None."""
-    return next((link for link in _linked(error) if isinstance(link, CassetteMismatch)), None)
+    return next((link for link in linked_errors(error) if isinstance(link, CassetteMismatch)), None)
 
 
-def _linked(error: BaseException | None) -> Iterator[BaseException]:
+def linked_errors(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception and every other it leads to: causes, contexts, members of groups, exceptions it wraps."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:

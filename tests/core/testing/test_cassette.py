@@ -225,6 +225,15 @@ def test_what_was_recorded_before_a_crash_is_kept(tmp_path):
     assert len(load_cassette(file)) == 1
 
 
+def test_save_each_writes_the_file_while_the_program_runs(tmp_path):
+    file = tmp_path / "a.yaml"
+    with OpenAIServer(numbered()) as server, routed_cassette(file, "new", save_each=True):
+        post("m", base=server.url)
+        assert len(load_cassette(file)) == 1
+        post("n", base=server.url)
+        assert len(load_cassette(file)) == 2
+
+
 def test_ollama_show_is_dropped_and_answers_404_in_a_replay(tmp_path, ollama_server):
     import ollama
 

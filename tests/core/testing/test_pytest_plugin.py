@@ -89,7 +89,10 @@ def test_record_replay_and_drift(tmp_path):
 
 def test_loading_the_plugin_imports_nothing_that_only_recording_needs():
     heavy = ["vcr", "httpx", "yaml", "aiohttp", "requests", "litellm", "openai", "steproute.testing.cassette"]
-    code = f"import sys, steproute; before = set(sys.modules); import pytest, steproute.testing.pytest_plugin; print([m for m in {heavy} if m in set(sys.modules) - before])"
+    code = (
+        "import sys, steproute; before = set(sys.modules); import pytest, steproute.testing.pytest_plugin;"
+        f"print([m for m in {heavy} if m in set(sys.modules) - before])"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
 
