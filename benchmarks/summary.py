@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from steproute.benchmarks.statistics import wilson_interval
 from steproute.models import Model
@@ -54,41 +57,44 @@ def summarise(
     return summary
 
 
-def table(summary: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """The summary for people."""
-    out = Table(
-        title=title, caption="amounts are means per task; ± is half the 95 % Wilson interval; lower regret is better"
-    )
+WIDTH = 120
+"""Columns the tables need; a narrower terminal gets them all the same."""
+
+
+def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
+    """The summary for people: what came out, and who was called."""
     energy = any(row["energy_j"] is not None for row in summary)
-    heads = [
-        "policy",
-        "tasks",
-        "pass rate",
-        "seconds",
-        "tokens",
-        *(["joules*"] if energy else []),
-        "USD",
-        "calls",
-        "step regret",
-    ]
-    for name in [*heads, "visible pass, hidden fail", "value", "calls per model"]:
-        out.add_column(name, justify="left" if name in ("policy", "calls per model") else "right")
+    results = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    heads = ["policy", "tasks", "pass %", "seconds", "tokens", "USD", *(["joules"] if energy else [])]
+    for name in [*heads, "calls", "regret", "trapped %", "value"]:
+        results.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
+    shares = Table(box=SIMPLE_HEAD, pad_edge=False, title="share of calls per model", title_justify="left")
+    shares.add_column("policy", no_wrap=True)
+    for name in summary[0]["share"]:
+        shares.add_column(name, justify="right")
     for row in summary:
         low, high = row["pass_rate_ci95"]
         regret = row["step_regret"]
-        share = "  ".join(f"{name} {part:.0%}" for name, part in row["share"].items() if part)
-        out.add_row(
+        joules = ["-" if row["energy_j"] is None else f"{row['energy_j']:.0f}"] if energy else []
+        results.add_row(
             row["policy"],
             str(row["tasks"]),
-            f"{row['pass_rate']:.1%} ±{(high - low) / 2:.1%}",
+            f"{row['pass_rate']:.1%} ±{50 * (high - low):.0f}".replace("%", ""),
             f"{row['seconds']:.1f}",
             f"{row['tokens']:.0f}",
-            *([f"{row['energy_j']:.0f}" if row["energy_j"] is not None else "-"] if energy else []),
             f"{row['usd']:.4f}",
+            *joules,
             f"{row['calls_per_task']:.2f}",
             "-" if regret is None else f"{regret:.4f}",
-            f"{row['visible_pass_hidden_fail']:.1%}",
+            f"{100 * row['visible_pass_hidden_fail']:.1f}",
             f"{row['value']:+.3f}",
-            share,
         )
-    return out
+        shares.add_row(row["policy"], *(f"{part:.0%}" for part in row["share"].values()))
+    notes = [
+        "Amounts are means per task; ± is half the 95 % Wilson interval; value = solved problems minus the price of the seconds.",
+        "regret: mean of V* − Q* over all choices, known from the recorded tree (lower is better).",
+        "trapped: passed the visible examples, failed the hidden tests.",
+    ]
+    if energy:
+        notes.append(f"joules: {next(row['energy_source'] for row in summary if row['energy_source'])}, not measured.")
+    return Group(results, Text("\n".join(notes), style="dim"), "", shares)

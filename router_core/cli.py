@@ -34,27 +34,32 @@ class EntryPointGroup(TyperGroup):
         return command
 
 
-class RecordGroup(EntryPointGroup):
-    """`record BENCHMARK …`, or `record [options] -- COMMAND …` for a program of the user's own."""
+class ProgramGroup(EntryPointGroup):
+    """A benchmark by name, or `-- COMMAND …` for a program of the user's own."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Anything that is no benchmark is a command line to record."""
+        """Anything that is no benchmark is a command line."""
         if args and self.get_command(ctx, args[0]) is None:
             return "program", self.commands["program"], args
         return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Choose the model of every LLM call of an agent.")
-app.add_typer(
-    typer.Typer(no_args_is_help=True, help="Run a benchmark: policies side by side."), name="run", cls=EntryPointGroup
-)
-app.add_typer(
-    typer.Typer(no_args_is_help=True, help="Replay a table of recorded outcomes."), name="replay", cls=EntryPointGroup
-)
+run = typer.Typer(no_args_is_help=True, help="Run a benchmark: policies side by side.")
 record = typer.Typer(no_args_is_help=True, help="Record a benchmark, or `record -- COMMAND`: a program of your own.")
-app.add_typer(record, name="record", cls=RecordGroup)
+replay = typer.Typer(no_args_is_help=True, help="Replay a table of outcomes, or `replay -- COMMAND`: a recorded program.")
+app.add_typer(run, name="run", cls=EntryPointGroup)
+app.add_typer(record, name="record", cls=ProgramGroup)
+app.add_typer(replay, name="replay", cls=ProgramGroup)
+
+_COMMAND_LINE = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+@run.callback()
+def _run() -> None:
+    """Run a benchmark: policies side by side."""
 
 
 @record.callback()
@@ -62,26 +67,49 @@ def _record(
     ctx: typer.Context,
     cassette: Annotated[Path, typer.Option(help="File to record into, for `-- COMMAND`.")] = Path("cassette.yaml"),
 ) -> None:
+    """Record a benchmark, or `record -- COMMAND`: a program of your own."""
     ctx.obj = cassette
 
 
-@record.command("program", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def _program(ctx: typer.Context) -> None:
+@record.command("program", hidden=True, context_settings=_COMMAND_LINE)
+def _record_program(ctx: typer.Context) -> None:
     """Run a Python program once and record the HTTP of its model servers."""
     from steproute.testing import record_command
 
-    raise typer.Exit(record_command(list(ctx.args), ctx.obj))
+    result = record_command(ctx.args, ctx.obj)
+    typer.echo(f"steproute: {result.exchanges} calls recorded in {result.path}", err=True)
+    raise typer.Exit(result.exit_code)
+
+
+@replay.callback()
+def _replay(
+    ctx: typer.Context,
+    cassette: Annotated[list[Path] | None, typer.Option(help="Recordings to serve, for `-- COMMAND`; repeatable.")] = None,
+) -> None:
+    """Replay a table of outcomes, or `replay -- COMMAND`: a recorded program, with the network off."""
+    ctx.obj = cassette or [Path("cassette.yaml")]
+
+
+@replay.command("program", hidden=True, context_settings=_COMMAND_LINE)
+def _replay_program(ctx: typer.Context) -> None:
+    """Run a Python program against recordings, with the network off."""
+    from steproute.testing import replay_command
+
+    result = replay_command(ctx.args, ctx.obj)
+    if result.report:
+        typer.echo(result.report, err=True)
+    raise typer.Exit(result.exit_code)
 
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
     out: Annotated[Path | None, typer.Option(help="File to write; default RUN/report.html.")] = None,
 ) -> None:
     """Write a run as one HTML page."""
     from steproute.report import write_report
 
-    typer.echo(write_report(run, out))
+    typer.echo(write_report(folder, out))
 
 
 @app.command()

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from steproute.benchmarks.humaneval.run import HumanEval, Options
-from steproute.benchmarks.summary import table
+from steproute.benchmarks.summary import WIDTH, tables
 
 app = typer.Typer()
 
@@ -72,8 +72,8 @@ def humaneval(
         typer.echo(json.dumps(result.summary, indent=1))
         return
     console = Console()
-    console.print(
-        table(result.summary, f"HumanEval, {result.summary[0]['tasks']} problems, {framework}, {backend}, seed {seed}")
-    )
-    console.print(f"run     {result.path}")
-    console.print(f"report  {page}", soft_wrap=True)
+    console.width = max(console.width, WIDTH)
+    title = f"HumanEval, {result.summary[0]['tasks']} problems, {framework}, {backend}, seed {seed}"
+    console.print(tables(result.summary, title))
+    console.print(f"run     {result.path}", highlight=False)
+    console.print(f"report  {page}", highlight=False, soft_wrap=True)
