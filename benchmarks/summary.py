@@ -66,7 +66,7 @@ def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
     energy = any(row["energy_j"] is not None for row in summary)
     results = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
     heads = ["policy", "tasks", "pass %", "seconds", "tokens", "USD", *(["joules"] if energy else [])]
-    for name in [*heads, "calls", "regret", "trapped %", "value"]:
+    for name in [*heads, "calls", "regret", "fooled %", "value"]:
         results.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
     shares = Table(box=SIMPLE_HEAD, pad_edge=False, title="share of calls per model", title_justify="left")
     shares.add_column("policy", no_wrap=True)
@@ -93,7 +93,7 @@ def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
     notes = [
         "Amounts are means per task; ± is half the 95 % Wilson interval; value = solved problems minus the price of the seconds.",
         "regret: mean of V* − Q* over all choices, known from the recorded tree (lower is better).",
-        "trapped: passed the visible examples, failed the hidden tests.",
+        "fooled: passed the visible examples, failed the hidden tests.",
     ]
     if energy:
         notes.append(f"joules: {next(row['energy_source'] for row in summary if row['energy_source'])}, not measured.")
