@@ -1,5 +1,6 @@
 """Is a piece of model-written code right? Extraction, examples, a sandbox, verdicts."""
 
+from steproute.verify.cache import VerdictCache
 from steproute.verify.checks import (
     BadTestError,
     ExampleFailure,
@@ -9,6 +10,7 @@ from steproute.verify.checks import (
     check_inputs,
     check_tests,
 )
+from steproute.verify.code import CodeScore, CodeVerifier
 from steproute.verify.examples import Example, find_examples
 from steproute.verify.extract import extract_code
 from steproute.verify.limits import SandboxLimits
@@ -19,6 +21,8 @@ from steproute.verify.sandbox import CallResult, Sandbox, Session
 __all__ = [
     "BadTestError",
     "CallResult",
+    "CodeScore",
+    "CodeVerifier",
     "Example",
     "ExampleFailure",
     "ExamplesResult",
@@ -28,6 +32,7 @@ __all__ = [
     "SandboxUnavailable",
     "Session",
     "Verdict",
+    "VerdictCache",
     "check_examples",
     "check_inputs",
     "check_tests",

@@ -40,6 +40,8 @@ class ExampleFailure:
     call: str
     expected: str
     got: str
+    raised: bool = False
+    """The call raised, or never came back."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def check_examples(code: str, examples: Sequence[Example], preamble: str = "", *
             if not result.error and _gives(result, example.expected):
                 passed += 1
             else:
-                failures.append(ExampleFailure(example.call, example.expected, result.failure or result.text))
+                got = result.failure or result.text
+                failures.append(ExampleFailure(example.call, example.expected, got, raised=bool(result.error)))
     return ExamplesResult("", passed, tuple(failures), unsafe)
 
 
@@ -275,5 +278,6 @@ def _compared(
         right = False
     if right:
         return None
-    shown = f"{entry_point}{dumps(tuple(arguments))[:120]} gives {result.text[:120]}, expected {dumps(expected)[:120]}"
+    given = ", ".join(dumps(argument) for argument in arguments)[:120]
+    shown = f"{entry_point}({given}) gives {result.text[:120]}, expected {dumps(expected)[:120]}"
     return Verdict(False, "wrong-answer", shown)

@@ -30,6 +30,8 @@ class Launcher:
     kind: Literal["bwrap", "subprocess"]
     interpreter: str
     bwrap: str = ""
+    version: str = ""
+    """Its Python version, `3.11`."""
     drops_user: bool = False
     """Started as root, the interpreter becomes a user id of its own: the kernel limits no root's processes."""
     safe: bool = False
@@ -43,7 +45,11 @@ class Launcher:
         folder = tempfile.mkdtemp(prefix="steproute-")
         if self.drops_user:
             os.chmod(folder, 0o777)
-        return Channel(command, environment, folder, limits.answer_bytes), folder
+        try:
+            return Channel(command, environment, folder, limits.answer_bytes), folder
+        except OSError:
+            discard(folder)
+            raise
 
     def command(self, program: str, limits: SandboxLimits, cpu_seconds: int) -> tuple[list[str], dict[str, str]]:
         """The command line, and the environment it gets."""
@@ -66,10 +72,10 @@ class Launcher:
         for name, value in environment.items():
             walls += ["--setenv", name, value]
         walls += ["--perms", "1777", "--size", str(limits.folder_bytes), "--tmpfs", "/tmp"]
-        folders = _interpreter_folders(self.interpreter)
+        folders = (*_SYSTEM, *_interpreter_folders(self.interpreter))
         for parent in sorted({str(parent) for folder in folders for parent in list(Path(folder).parents)[:-1]}):
-            walls += ["--perms", "0755", "--dir", parent]  # else made as closed as the real one, e.g. /root
-        for folder in (*_SYSTEM, *folders):
+            walls += ["--perms", "0755", "--dir", parent]  # else closed to the user id the candidate gets
+        for folder in folders:
             walls += ["--ro-bind-try", folder, folder]
         # the root and /dev are in memory and would else be writable without a limit
         walls += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]

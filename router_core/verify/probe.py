@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from steproute.errors import SteprouteError
-from steproute.verify.channel import Ended
+from steproute.verify.channel import Channel, Ended
 from steproute.verify.launcher import Launcher, discard, guest_program
 from steproute.verify.limits import SandboxLimits
+from steproute.verify.reader import loads
 
 Kind = Literal["auto", "bwrap", "subprocess"]
 
@@ -49,13 +50,12 @@ def _find_launcher(kind: Kind, python: str | None, bwrap: str) -> Launcher:
     problems = [] if bwrap or kind == "subprocess" else ["no `bwrap` on PATH (the package is called bubblewrap)"]
     best: Launcher | None = None
     for launcher in _ways(kind, python, bwrap):
-        flaw = _probe(launcher)
-        if flaw is None:
-            best = replace(launcher, safe=launcher.kind == "bwrap")
+        version, flaw = _probe(launcher)
+        if version and (best is None or not flaw):
+            best = replace(launcher, version=version, safe=launcher.kind == "bwrap" and not flaw)
+        if not flaw:
             break
-        problems.append(f"{launcher.kind} with {launcher.interpreter}: {flaw.text}")
-        if flaw.starts and best is None:
-            best = launcher
+        problems.append(f"{launcher.kind} with {launcher.interpreter}: {flaw}")
     if best is None:
         raise SandboxUnavailable(f"no sandbox of kind {kind!r} works here: {'; '.join(problems)}")
     if not best.safe and kind != "subprocess":
@@ -64,32 +64,24 @@ def _find_launcher(kind: Kind, python: str | None, bwrap: str) -> Launcher:
     return best
 
 
-@dataclass(frozen=True)
-class _Flaw:
-    text: str
-    starts: bool
-
-
 def _ways(kind: Kind, python: str | None, bwrap: str) -> Iterator[Launcher]:
-    """Everything worth trying, best first."""
-    root = os.geteuid() == 0
+    """Everything worth trying, best first: another interpreter rather than another's rights."""
     interpreters = [os.path.realpath(python)] if python else list(_interpreters())
+    ways: list[tuple[Literal["bwrap", "subprocess"], str]] = []
     if kind != "subprocess" and bwrap:
-        for interpreter in interpreters:
-            if root:
-                yield Launcher("bwrap", interpreter, bwrap, drops_user=True)
-            yield Launcher("bwrap", interpreter, bwrap)
+        ways.append(("bwrap", bwrap))
     if kind != "bwrap":
-        for interpreter in interpreters:
-            if root:
-                yield Launcher("subprocess", interpreter, drops_user=True)
-            yield Launcher("subprocess", interpreter)
+        ways.append(("subprocess", ""))
+    for way, program in ways:
+        for drops_user in (True, False) if os.geteuid() == 0 else (False,):
+            for interpreter in interpreters:
+                yield Launcher(way, interpreter, program, drops_user=drops_user)
 
 
 _OWN_VARIABLES = {"PYTHONHASHSEED", "LC_CTYPE", "LD_LIBRARY_PATH", "PWD"}
-# what must hold inside: an expression and the result it must have, or the error
+_VERSION = "__import__('decimal') and '%d.%d' % __import__('sys').version_info[:2]"
+# what must hold inside: an expression, a part of the answer it must give, and what is wrong if it does not
 _WALLS = (
-    ("__import__('decimal').Decimal(1) == 1", "True", "modules cannot be imported"),
     (f"sorted(set(__import__('os').environ) - {_OWN_VARIABLES})", "[]", "the environment is visible"),
     ("__import__('os').fork()", "BlockingIOError", "processes are not limited"),
     ("[name for _, name in __import__('socket').if_nameindex()]", "['lo']", "the network is open"),
@@ -97,24 +89,38 @@ _WALLS = (
 )
 
 
-def _probe(launcher: Launcher) -> _Flaw | None:
-    """Start a guest and try its walls; None when all stand."""
+def _probe(launcher: Launcher) -> tuple[str, str]:
+    """Start a guest and try its walls.
+
+    Returns:
+        The interpreter's version, empty if it does not start, and what is wrong, empty if nothing is.
+    """
     limits = SandboxLimits(processes=1)
-    channel, folder = launcher.start(guest_program(), limits, cpu_seconds=5)
     try:
-        for number, (expression, right, flaw) in enumerate(_WALLS):
-            if launcher.kind == "subprocess" and number > 0:
-                break
-            try:
-                answer = channel.exchange(f"{number} call {expression!a}".encode("ascii"), time.monotonic() + 10)
-            except Ended as ended:
-                return _Flaw(flaw, starts=True) if number else _Flaw(_complaint(launcher, limits, ended), starts=False)
-            if right not in answer.decode("ascii", "replace"):
-                return _Flaw(flaw, starts=number > 0)
+        channel, folder = launcher.start(guest_program(), limits, cpu_seconds=5)
+    except OSError as error:
+        return "", f"does not start ({error.strerror})"
+    version = ""
+    try:
+        version = _answer(channel, _VERSION).strip("'")
+        if not version[:1].isdigit():
+            return "", f"modules cannot be imported ({version[:100]})"
+        for expression, right, flaw in _WALLS if launcher.kind == "bwrap" else ():
+            if right not in _answer(channel, expression):
+                return version, flaw
+    except Ended as ended:
+        return version, f"stops answering ({ended.ending})" if version else _complaint(launcher, limits, ended)
     finally:
         channel.close()
         discard(folder)
-    return None
+    return version, ""
+
+
+def _answer(channel: Channel, expression: str) -> str:
+    """What an expression gives inside, or the error it leads to."""
+    line = channel.exchange(f"0 call {expression!a}".encode("ascii"), time.monotonic() + 10)
+    said = loads(line.decode("ascii").split(" ", 2)[2])
+    return said if isinstance(said, str) else repr(said)
 
 
 def _complaint(launcher: Launcher, limits: SandboxLimits, ended: Ended) -> str:

@@ -6,6 +6,7 @@ from steproute.verify.literals import MAX_DEPTH, NotALiteral
 
 _LONG_DIGITS = 4_000
 _DIGITS = frozenset("0123456789")
+_SPACES = frozenset(" \n\t\r")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _SIMPLE_ESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 _CODE_ESCAPES = {"x": 2, "u": 4, "U": 8}
@@ -39,7 +40,7 @@ class _Reader:
         return NotALiteral(f"no literal at character {self.at}: {self.text[self.at : self.at + 20]!r}")
 
     def space(self) -> None:
-        while self.text[self.at : self.at + 1] in (" ", "\n", "\t", "\r"):
+        while self.text[self.at : self.at + 1] in _SPACES:
             self.at += 1
 
     def accept(self, token: str) -> bool:
@@ -58,6 +59,8 @@ class _Reader:
             raise NotALiteral(f"nested deeper than {MAX_DEPTH}")
         self.space()
         char = self.text[self.at : self.at + 1]
+        if char in _DIGITS or char == "-":
+            return self.number()
         if char == "[":
             return self.items("[", "]", depth)[0]
         if char == "(":
@@ -151,10 +154,12 @@ class _Reader:
         return chr(int(code, 16))
 
     def run(self, allowed: frozenset[str]) -> str:
-        start = self.at
-        while self.at < len(self.text) and self.text[self.at] in allowed:
-            self.at += 1
-        return self.text[start : self.at]
+        start = end = self.at
+        text, length = self.text, len(self.text)
+        while end < length and text[end] in allowed:
+            end += 1
+        self.at = end
+        return text[start:end]
 
     def number(self) -> int | float | complex:
         first = self.part()
@@ -167,14 +172,16 @@ class _Reader:
 
     def part(self) -> int | float | complex:
         """One signed number: an integer, a float, or the imaginary part of a complex number."""
-        sign = -1 if self.text[self.at : self.at + 1] == "-" else 1
-        if self.text[self.at : self.at + 1] in ("+", "-"):
+        char = self.text[self.at : self.at + 1]
+        sign = -1 if char == "-" else 1
+        if char in ("+", "-"):
             self.at += 1
+            char = self.text[self.at : self.at + 1]
         number: int | float
-        if self.text[self.at : self.at + 3] in ("inf", "nan"):
-            number = float(self.text[self.at : self.at + 3])
+        if char in ("i", "n") and (word := self.text[self.at : self.at + 3]) in ("inf", "nan"):
+            number = float(word)
             self.at += 3
-        elif self.text.startswith("0x", self.at):
+        elif char == "0" and self.text.startswith("0x", self.at):
             self.at += 2
             digits = self.run(_HEX)
             if not digits:
