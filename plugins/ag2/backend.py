@@ -11,7 +11,9 @@ try:
     from ag2.config.openai.mappers import convert_messages, response_proto_to_schema, tool_to_api
     from ag2.events import BaseEvent, ModelMessage, ModelResponse, ToolCallEvent, ToolCallsEvent, Usage
 except ImportError as error:
-    raise ImportError(f"this needs ag2 >= 1.0 with its openai extra ({error}); install it with: pip install 'steproute[ag2]'") from error
+    raise ImportError(
+        f"this needs ag2 >= 1.0 with its openai extra ({error}); install it with: pip install 'steproute[ag2]'"
+    ) from error
 
 from steproute.backend import Backend, ChatRequest, ChatResponse
 
@@ -105,7 +107,9 @@ def _response(response: ChatResponse, message: ModelMessage | None, config: Back
     usage = response.usage
     return TimedResponse(
         message,
-        tool_calls=ToolCallsEvent([ToolCallEvent(id=c.id, name=c.name, arguments=c.arguments) for c in response.tool_calls]),
+        tool_calls=ToolCallsEvent(
+            [ToolCallEvent(id=c.id, name=c.name, arguments=c.arguments) for c in response.tool_calls]
+        ),
         usage=Usage(
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
