@@ -206,13 +206,11 @@ class RoutedCassette:
         return request.host in self._ignored or (request.path or "").endswith(_IGNORED_PATHS)
 
     def _mismatch(self, asked: Exchange) -> CassetteMismatch:
-        for known in self.mismatches:
-            if known.asked.key == asked.asked.key:
-                return known  # a client that retries asks again; one report is enough
         names = ", ".join(f"{path}{'' if path.exists() else ' (missing)'}" for path in self.paths)
         advice = "If the program changed on purpose, record again: mode='record', or pytest --steproute-record."
         mismatch = CassetteMismatch(asked.asked, self.exchanges, names, advice=advice)
-        self.mismatches.append(mismatch)
+        if all(known.asked.key != asked.asked.key for known in self.mismatches):
+            self.mismatches.append(mismatch)  # a client that retries asks again; one report is enough
         return mismatch
 
     def __len__(self) -> int:

@@ -19,14 +19,20 @@ _OPEN = pytest.StashKey["list[RoutedCassette]"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--steproute-record`."""
-    parser.getgroup("steproute").addoption(
+    """Add `--steproute-record` and `--steproute-mode`."""
+    group = parser.getgroup("steproute")
+    group.addoption(
         "--steproute-record",
-        nargs="?",
+        dest="steproute_mode",
+        action="store_const",
         const="record",
+        help="routed_cassette: ask the real model servers and record; the same as --steproute-mode=record",
+    )
+    group.addoption(
+        "--steproute-mode",
+        dest="steproute_mode",
         choices=_MODES,
-        default=os.environ.get("STEPROUTE_RECORD") or None,
-        help="routed_cassette: ask the real model servers and record (default mode: replay, network off)",
+        help="routed_cassette: how to use every cassette, whatever the tests say (else: replay, the network off)",
     )
 
 
@@ -45,9 +51,9 @@ class CassetteFixture:
     Calling it opens further cassettes for a `with` block: `with routed_cassette("a.yaml", "b.yaml"): …`.
     """
 
-    def __init__(self, folder: Path, mode: Mode, opened: list[RoutedCassette]):
+    def __init__(self, folder: Path, forced: Mode | None, opened: list[RoutedCassette]):
         self._folder = folder
-        self._mode = mode
+        self._forced: Mode | None = forced
         self._opened = opened
 
     @property
@@ -61,13 +67,19 @@ class CassetteFixture:
         return sum(cassette.played for cassette in self._opened)
 
     @contextlib.contextmanager
-    def __call__(self, *paths: str | Path, mode: Mode | None = None, **options: Any) -> Iterator[RoutedCassette]:
-        """Open cassettes; arguments as for `steproute.testing.routed_cassette`, paths relative to the test's folder."""
+    def __call__(self, *paths: str | Path, mode: Mode = "replay", **options: Any) -> Iterator[RoutedCassette]:
+        """Open cassettes.
+
+        Args:
+            paths: relative to the test's folder.
+            mode: see `steproute.testing.Mode`; the command line overrides it.
+            options: further arguments of `steproute.testing.routed_cassette`.
+        """
         from steproute.testing.cassette import routed_cassette as opener
 
         files = [self._folder / path for path in paths]
         # Each mismatch is reported at the end of the test, with the test's own failure.
-        with opener(files, mode or self._mode, strict=False, **options) as cassette:
+        with opener(files, self._forced or mode, strict=False, **options) as cassette:
             self._opened.append(cassette)
             yield cassette
 
@@ -80,16 +92,13 @@ def routed_cassette(request: pytest.FixtureRequest) -> Iterator[CassetteFixture]
     that was never recorded fails the test with a readable difference, also when the program swallowed the error.
     """
     marker = request.node.get_closest_marker("routed_cassette")
-    folder = request.path.parent
     options = dict(marker.kwargs) if marker else {}
-    chosen = request.config.getoption("--steproute-record")
-    mode = chosen or options.pop("mode", "replay")
-    options.pop("mode", None)
+    forced = request.config.getoption("steproute_mode") or os.environ.get("STEPROUTE_MODE") or None
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
     paths = marker.args if marker and marker.args else (Path("cassettes", request.path.stem, f"{name}.yaml"),)
     opened: list[RoutedCassette] = []
     request.node.stash[_OPEN] = opened
-    fixture = CassetteFixture(folder, mode, opened)
+    fixture = CassetteFixture(request.path.parent, forced, opened)
     with fixture(*paths, **options):
         yield fixture
 

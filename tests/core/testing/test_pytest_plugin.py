@@ -61,7 +61,7 @@ def test_record_replay_and_drift(tmp_path):
     (tmp_path / "test_mine.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     with OpenAIServer(lambda body: Reply(content=body["messages"][0]["content"].upper())) as server:
-        code, out = run_pytest(tmp_path, "--steproute-record", BASE=server.url, DRIFT="record")
+        code, out = run_pytest(tmp_path, "--steproute-record", "test_mine.py", BASE=server.url, DRIFT="record")
         assert code == 0, out
         asked = len(server.calls)
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.yaml")) == [

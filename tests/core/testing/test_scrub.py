@@ -2,9 +2,11 @@ import gzip
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steproute.redact import environment_secrets, redact
-from steproute.testing.exchange import Exchange
+from steproute.testing.exchange import Exchange, save_cassette
 from steproute.testing.scrub import scrub
 
 URI = "https://api.example.com/v1/chat/completions"
@@ -200,3 +202,39 @@ def test_redact_knows_the_usual_forms(secret):
 )
 def test_redact_leaves_ordinary_text_alone(text):
     assert redact(text) == text
+
+
+keys = st.from_regex(r"[A-Za-z0-9_.~-]{5,30}[0-9]", fullmatch=True)
+
+
+@given(keys, st.sampled_from(["Authorization", "x-api-key", "Cookie", "OpenAI-Organization"]))
+def test_no_key_survives_in_the_file(tmp_path_factory, key, header):
+    told = {"error": {"message": f"wrong key {key}!", "api_key": key}, "arguments": json.dumps({"password": key})}
+    clean = scrub(
+        exchange(
+            uri=f"{URI}?api_key={key}&n=1",
+            request_headers={header: [f"Bearer {key}"]},
+            request_body=json.dumps({"messages": [{"role": "user", "content": f"use {key}"}], "apiKey": key}).encode(),
+            response_headers={"Set-Cookie": [f"id={key}"], "x-request-id": [key]},
+            response_body=json.dumps(told).encode(),
+        )
+    )
+    file = tmp_path_factory.mktemp("keys") / "a.yaml"
+    save_cassette(file, [clean])
+    assert key not in file.read_text().replace("chat", "").replace("completions", "")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "api_key", "created", "password", "arguments"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_scrubbing_twice_is_scrubbing_once(value):
+    once = scrub(exchange(request_body=json.dumps(value).encode(), response_body=json.dumps(value).encode()))
+    assert scrub(once) == once
