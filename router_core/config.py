@@ -6,18 +6,59 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from steproute.budget import Budget
 from steproute.errors import ConfigError
 from steproute.models import Model, ModelPool
+from steproute.options import RouterOptions
 from steproute.policies.registry import make_policy
+from steproute.progress import CodeView, GenericView, RegimeWeights, View, Weights
+from steproute.settings import Settings
 
 
-class RouterSettings(BaseModel):
+class RegimeSettings(Settings):
+    """Weights of one regime in the progress formula."""
+
+    base: float
+    alpha: float
+    beta: float
+    gamma: float
+
+
+class ProgressSettings(Settings):
+    """How progress is scored; what is left out keeps its default."""
+
+    invalid: RegimeSettings | None = None
+    recoverable: RegimeSettings | None = None
+    partial: RegimeSettings | None = None
+    complete: RegimeSettings | None = None
+    thresholds: tuple[float, float, float] | None = None
+    """Mean evidence scores from which the generic view calls a step recoverable, partial and complete."""
+
+    def weights(self) -> Weights:
+        """The formula's weights.
+
+        Raises:
+            ConfigError: regimes would overlap or leave [0, 1].
+        """
+        regimes = ("invalid", "recoverable", "partial", "complete")
+        given = {name: getattr(self, name) for name in regimes}
+        return Weights(**{name: RegimeWeights(**item.model_dump()) for name, item in given.items() if item is not None})
+
+    def views(self) -> dict[str, View]:
+        """The built-in views with these thresholds.
+
+        Raises:
+            ConfigError: they are not in rising order.
+        """
+        if self.thresholds is None:
+            return {}
+        return {"generic": GenericView(thresholds=self.thresholds), "code": CodeView()}
+
+
+class RouterSettings(Settings):
     """The keys of `steproute.yaml`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     models: list[dict[str, Any]] = Field(min_length=1)
     """One mapping per model, see `Model`."""
@@ -27,43 +68,62 @@ class RouterSettings(BaseModel):
     """See `Budget`."""
     policy: str | dict[str, Any] | None = None
     """A name, or `name` and settings."""
+    progress: ProgressSettings = ProgressSettings()
+    """Weights and thresholds of the progress formula."""
     explore: float | None = None
     seed: int | None = None
     idle_timeout: float | None = None
+    cooldown_s: float | None = None
 
 
-def load_config(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
     """Arguments for `Router` from a YAML file or a mapping.
 
     Raises:
         ConfigError: names the field, what was seen and what is allowed; for an unknown key the nearest right one.
     """
-    where = "config"
-    if isinstance(source, Mapping):
-        data: Any = dict(source)
-    else:
-        import yaml
-
-        where = str(source)
-        try:
-            data = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{where}: cannot be read ({error.strerror})") from None
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{where}: is not YAML ({str(error).splitlines()[0]})") from None
+    where = "config" if isinstance(source, Mapping) else str(source)
+    data: Any = dict(source) if isinstance(source, Mapping) else _read(Path(source))
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: seen {type(data).__name__}; allowed: a mapping with the key `models`")
     try:
-        settings = RouterSettings(**data)
+        settings = RouterSettings.model_validate({str(key): value for key, value in data.items()})
+        options: RouterOptions = {
+            "models": ModelPool(
+                (Model(**{str(key): value for key, value in item.items()}) for item in settings.models),
+                default=settings.default,
+            ),
+            "budget": Budget(**{str(key): value for key, value in settings.budget.items()}),
+            "weights": settings.progress.weights(),
+            "views": settings.progress.views(),
+        }
+        if settings.policy is not None:
+            options["policy"] = make_policy(settings.policy)
     except ValidationError as error:
-        raise ConfigError.from_validation(where, error, {"": list(RouterSettings.model_fields)}) from None
-    arguments: dict[str, Any] = {
-        "models": ModelPool((Model(**item) for item in settings.models), default=settings.default),
-        "budget": Budget(**settings.budget),
-    }
-    if settings.policy is not None:
-        arguments["policy"] = make_policy(settings.policy)
-    for name in ("explore", "seed", "idle_timeout"):
-        if getattr(settings, name) is not None:
-            arguments[name] = getattr(settings, name)
-    return arguments
+        raise ConfigError.from_validation(where, error, RouterSettings.model_fields) from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}", error.problems) from None
+    if settings.explore is not None:
+        options["explore"] = settings.explore
+    if settings.seed is not None:
+        options["seed"] = settings.seed
+    if settings.idle_timeout is not None:
+        options["idle_timeout"] = settings.idle_timeout
+    if settings.cooldown_s is not None:
+        options["cooldown_s"] = settings.cooldown_s
+    return options
+
+
+def _read(path: Path) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise ConfigError(f"{path}: is not YAML ({getattr(error, 'problem', None) or 'malformed'}{line})") from None

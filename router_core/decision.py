@@ -45,6 +45,8 @@ class Decision:
     reason: str
     stop: bool = False
     """True = end the task here instead of calling `model` (only where the host allowed it)."""
+    stop_score: float | None = None
+    """What ending the task scored, where the host allowed it and the policy has a view on it."""
     explored: bool = False
     """True = drawn, and not the best by score."""
     fallback: bool = False
@@ -66,7 +68,7 @@ class Decision:
             f"progress g={p.g:.3f} ({p.regime.label}: r={p.r:.2f} d={p.d:+.2f} e={p.e:.2f})\n"
             f"→ {'stop' if self.stop else self.model.name} with probability {self.propensity:.3g}: {self.reason}"
         )
-        rows = []
+        rows = [] if self.stop_score is None else [f"  (end the task): score {self.stop_score:+.4g}"]
         for item in sorted(self.candidates, key=lambda c: (c.score is None, -(c.score or 0.0))):
             if item.score is None:
                 rows.append(f"  {item.model}: not eligible: {item.cause}")
@@ -90,9 +92,12 @@ class Decision:
             "propensity": self.propensity,
             "reason": self.reason,
             "stop": self.stop,
+            "stop_score": self.stop_score,
             "explored": self.explored,
             "fallback": self.fallback,
             "created": self.created,
+            "reservation": self.reservation,
+            "prompt_tokens": self.prompt_tokens,
             "progress": self.progress.as_dict(),
             "candidates": [
                 {

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError
 
+from steproute.redact import redact
+
 
 class SteprouteError(Exception):
     """Base of every error this package raises on purpose."""
@@ -15,27 +17,39 @@ class SteprouteError(Exception):
 class ConfigError(SteprouteError, ValueError):
     """A setting is wrong: the message names the field, what was seen and what is allowed."""
 
+    def __init__(self, message: str, problems: Iterable[str] = ()):
+        """Keep the message, and the single problems where there are several."""
+        super().__init__(message)
+        self.problems = tuple(problems) or (message,)
+
     @classmethod
-    def from_validation(cls, where: str, error: ValidationError, allowed: Mapping[str, Iterable[str]]) -> ConfigError:
-        """Turn a pydantic error into one line per problem, with the nearest right name for an unknown key.
+    def from_validation(cls, where: str, error: ValidationError, names: Iterable[str]) -> ConfigError:
+        """Turn a pydantic error into one phrase per problem, with the nearest right name for an unknown key.
 
         Args:
             where: what was being read, e.g. `"steproute.yaml"` or `"Model"`.
             error: pydantic's error.
-            allowed: field names per location prefix (`""` is the top level), to suggest from.
+            names: the fields there are, to suggest from.
         """
-        lines = []
+        allowed = list(names)
+        problems: dict[str, None] = {}
         for item in error.errors(include_url=False):
-            path = ".".join(str(part) for part in item["loc"]) or where
-            if item["type"] == "extra_forbidden":
-                prefix = ".".join(str(part) for part in item["loc"][:-1] if not isinstance(part, int))
-                names = list(allowed.get(prefix, allowed.get("", ())))
-                lines.append(unknown_name(path, str(item["loc"][-1]), names))
+            path = ".".join(str(part) for part in item["loc"])
+            at = f"{path}: " if path else ""
+            cause = item.get("ctx", {}).get("error")
+            if isinstance(cause, ConfigError):  # a nested setting has already said what is wrong
+                problems.update(dict.fromkeys(f"{path}.{line}" if path else line for line in cause.problems))
+            elif item["type"] == "extra_forbidden":
+                problems[unknown_name(path, str(item["loc"][-1]), allowed)] = None
             elif item["type"] == "missing":
-                lines.append(f"{path}: missing; it is required")
+                problems[f"{at}missing; it is required"] = None
+            elif isinstance(cause, ValueError):
+                problems[f"{at}{cause}"] = None
             else:
-                lines.append(f"{path}: {item['msg']}; seen {item['input']!r}"[:300])
-        return cls(f"{where}: " + "; ".join(lines))
+                seen = repr(item["input"])
+                problems[f"{at}{item['msg']}; seen {seen if len(seen) <= 120 else seen[:119] + '…'}"] = None
+        lines = [redact(line) for line in problems]
+        return cls(f"{where}: " + "; ".join(lines), lines)
 
 
 class LedgerError(SteprouteError, ValueError):
@@ -56,14 +70,8 @@ class BudgetExceeded(SteprouteError):
     """A hard limit leaves no model that fits: says which limit, what is spent and what was asked."""
 
     def __init__(self, resource: str, limit: float, spent: float, reserved: float, asked: float, task: str):
-        self.resource, self.limit, self.spent, self.reserved, self.asked, self.task = (
-            resource,
-            limit,
-            spent,
-            reserved,
-            asked,
-            task,
-        )
+        self.resource, self.limit, self.task = resource, limit, task
+        self.spent, self.reserved, self.asked = spent, reserved, asked
         super().__init__(
             f"task {task!r}: hard limit {resource}={limit:g} reached: spent {spent:g}, "
             f"reserved by calls in flight {reserved:g}, the cheapest candidate asks {asked:g}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from steproute.ledger import Outcome
 from steproute.models import Model
+
+KEPT = 10_000
+"""Most (model, role) pairs remembered; the oldest go first, since hosts may invent a role per sub-task."""
 
 
 @dataclass(slots=True)
@@ -15,14 +18,59 @@ class _Mean:
 
     value: float
     weight: float = 2.0
+    most: float = 0.0
+    """Largest value seen."""
 
     def add(self, seen: float, memory: float = 200.0) -> None:
         self.weight = min(self.weight + 1.0, memory)
         self.value += (seen - self.value) / self.weight
+        self.most = max(self.most, seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """A model's price and profile as plain numbers: every amount is linear in prompt and completion tokens."""
+
+    model: Model
+    usd: tuple[float, float] | None
+    seconds: tuple[float, float, float] | None
+    """Fixed, per prompt token, per completion token."""
+    energy: tuple[float, float, float] | None
+
+    @classmethod
+    def of(cls, model: Model) -> _Rates:
+        price, profile = model.price, model.profile
+        usd = None if price == "unknown" else (price.usd(1, 0), price.usd(0, 1))
+        seconds = _linear(profile.seconds)
+        energy = _linear(lambda prompt, completion: profile.energy_j(prompt, completion) or 0.0)
+        stated = profile.prefill_j_per_token is not None or profile.decode_j_per_token is not None
+        return cls(model, usd, seconds if any(seconds) else None, energy if stated or any(energy) else None)
+
+    def amounts(self, prompt: float, completion: float, unknown_price: float | None) -> dict[str, float]:
+        amounts = {"tokens": prompt + completion}
+        if self.usd is not None:
+            amounts["usd"] = prompt * self.usd[0] + completion * self.usd[1]
+        elif unknown_price is not None:
+            amounts["usd"] = (prompt + completion) * unknown_price / 1e6
+        if (rate := self.seconds) is not None:
+            amounts["seconds"] = rate[0] + prompt * rate[1] + completion * rate[2]
+        if (rate := self.energy) is not None:
+            amounts["energy_j"] = rate[0] + prompt * rate[1] + completion * rate[2]
+        if self.model.profile.amounts:
+            amounts.update(self.model.profile.amounts)
+        return amounts
+
+
+def _linear(amount: Callable[[float, float], float]) -> tuple[float, float, float]:
+    fixed = amount(0, 0)
+    return fixed, amount(1, 0) - fixed, amount(0, 1) - fixed
 
 
 class CostForecast:
-    """Expected and worst-case cost of one call per resource; learns completion lengths and, without a profile, seconds."""
+    """Expected and worst-case cost of one call per resource.
+
+    It learns how long completions are and, where the profile is silent, seconds, joules and the user's own resources.
+    """
 
     def __init__(self, completion_tokens: float = 256.0):
         """Start with a guess.
@@ -32,10 +80,17 @@ class CostForecast:
         """
         self._start = completion_tokens
         self._completion: dict[tuple[str, str], _Mean] = {}
-        self._seconds: dict[str, _Mean] = {}
+        self._seen: dict[str, dict[str, _Mean]] = {}
+        self._rates: dict[str, _Rates] = {}
 
     def predict(
-        self, model: Model, role: str, prompt_tokens: int, max_tokens: int | None, unknown_price: float = 0.0
+        self,
+        model: Model,
+        role: str,
+        prompt_tokens: int,
+        max_tokens: int | None,
+        unknown_price: float | None = None,
+        timeout_s: float | None = None,
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Expected and worst-case amounts.
 
@@ -44,35 +99,30 @@ class CostForecast:
             role: role the call is made for.
             prompt_tokens: tokens of the prompt, uncached.
             max_tokens: the call's own limit; None = the model's `max_output`.
-            unknown_price: USD per million tokens assumed for a model whose price is "unknown".
+            unknown_price: USD per million tokens assumed for a model whose price is "unknown"; None = no assumption.
+            timeout_s: the host ends the call after so many seconds: the worst case of time.
 
         Returns:
-            `(cost, worst)`; a resource nothing is known about is absent.
+            `(cost, worst)`; a resource nothing is known about is absent. The worst case of what no profile tells is
+            the largest amount seen.
         """
+        rates = self._rates.get(model.name)
+        if rates is None or rates.model is not model:
+            rates = self._rates[model.name] = _Rates.of(model)
         most = min(max_tokens or model.max_output, model.max_output)
         known = self._completion.get((model.name, role))
-        expected = min(known.value if known else self._start, most)
-        return self._amounts(model, prompt_tokens, expected, unknown_price), self._amounts(
-            model, prompt_tokens, most, unknown_price, worst=True
-        )
-
-    def _amounts(
-        self, model: Model, prompt: float, completion: float, unknown_price: float, worst: bool = False
-    ) -> dict[str, float]:
-        amounts = {"tokens": prompt + completion}
-        if model.price == "unknown":
-            amounts["usd"] = (prompt + completion) * unknown_price / 1e6
-        else:
-            amounts["usd"] = model.price.usd(prompt, completion)
-        seconds = model.profile.seconds(prompt, completion)
-        if seconds > 0:
-            amounts["seconds"] = seconds
-        elif model.name in self._seconds and not worst:
-            amounts["seconds"] = self._seconds[model.name].value
-        energy = model.profile.energy_j(prompt, completion)
-        if energy is not None:
-            amounts["energy_j"] = energy
-        return amounts
+        cost = rates.amounts(prompt_tokens, min(known.value if known else self._start, most), unknown_price)
+        worst = rates.amounts(prompt_tokens, most, unknown_price)
+        seen = self._seen.get(model.name)
+        if seen is not None:
+            for name, mean in seen.items():
+                if name not in cost:
+                    cost[name], worst[name] = mean.value, mean.most
+        if timeout_s is not None:
+            worst["seconds"] = timeout_s
+            if "seconds" in cost:
+                cost["seconds"] = min(cost["seconds"], timeout_s)
+        return cost, worst
 
     def learn(self, model: Model, role: str, outcome: Outcome) -> None:
         """Take in what a call really took. Failed calls say nothing about length."""
@@ -80,26 +130,59 @@ class CostForecast:
             return
         if outcome.completion_tokens:
             key = (model.name, role)
-            self._completion.setdefault(key, _Mean(self._start)).add(outcome.completion_tokens)
-        if outcome.seconds:
-            self._seconds.setdefault(model.name, _Mean(outcome.seconds, 0.0)).add(outcome.seconds)
+            mean = self._completion.get(key)
+            if mean is None:
+                mean = self._completion[key] = _Mean(self._start)
+                if len(self._completion) > KEPT:
+                    del self._completion[next(iter(self._completion))]
+            mean.add(outcome.completion_tokens)
+        measured = {**outcome.amounts, "usd": outcome.usd, "seconds": outcome.seconds or None}
+        measured["energy_j"] = outcome.energy_j
+        seen = self._seen.setdefault(model.name, {})
+        for name, amount in measured.items():
+            if amount is not None:
+                mean = seen.get(name)
+                if mean is None:
+                    mean = seen[name] = _Mean(amount, 0.0)
+                mean.add(amount)
 
 
-def price_outcome(model: Model, outcome: Outcome, unknown_price: float = 0.0) -> dict[str, float]:
-    """What a finished call spent per resource: usage priced by the model that answered, joules measured or from its profile."""
-    spent: Mapping[str, float]
-    if outcome.usd is not None:
-        usd = outcome.usd
-    elif model.price == "unknown":
-        usd = (outcome.prompt_tokens + outcome.completion_tokens) * unknown_price / 1e6
+def complete_energy(model: Model, outcome: Outcome) -> None:
+    """Fill in the joules of a call that no meter measured from the model's profile, and say so in `energy_source`."""
+    if outcome.energy_j is not None or outcome.error is not None:
+        return
+    profile = model.profile
+    uncached = max(outcome.prompt_tokens - outcome.cached_tokens, 0)
+    if profile.prefill_j_per_token is None and profile.decode_j_per_token is None and profile.power_w is not None:
+        # a stated power times the real duration beats the duration the profile expects
+        energy: float | None = profile.power_w * outcome.seconds if outcome.seconds else None
     else:
-        usd = model.price.usd(outcome.prompt_tokens, outcome.completion_tokens, outcome.cached_tokens)
-    spent = {
-        "usd": usd,
-        "seconds": outcome.seconds,
-        "tokens": float(outcome.prompt_tokens + outcome.completion_tokens),
-        **outcome.amounts,
-    }
+        energy = None
+    if energy is None:
+        energy = profile.energy_j(uncached, outcome.completion_tokens)
+    if energy is not None:
+        outcome.energy_j, outcome.energy_source = energy, "estimate from the model's profile"
+
+
+def price_outcome(model: Model, outcome: Outcome, unknown_price: float | None = None) -> dict[str, float]:
+    """What a finished call spent per resource: the usage at the price of the model that answered, and what was measured.
+
+    Args:
+        model: the model that answered.
+        outcome: the call.
+        unknown_price: USD per million tokens assumed for a model whose price is "unknown"; None = no assumption.
+
+    Returns:
+        Amounts per resource; one that is not known is absent.
+    """
+    tokens = float(outcome.prompt_tokens + outcome.completion_tokens)
+    spent = {**outcome.amounts, "seconds": outcome.seconds, "tokens": tokens}
+    if outcome.usd is not None:
+        spent["usd"] = outcome.usd
+    elif model.price != "unknown":
+        spent["usd"] = model.price.usd(outcome.prompt_tokens, outcome.completion_tokens, outcome.cached_tokens)
+    elif unknown_price is not None:
+        spent["usd"] = tokens * unknown_price / 1e6
     if outcome.energy_j is not None:
         spent["energy_j"] = outcome.energy_j
-    return dict(spent)
+    return spent

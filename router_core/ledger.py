@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
-from steproute.errors import LedgerError
+from steproute.errors import LedgerError, unknown_name
 
 SCHEMA_VERSION = 1
+Amount = Annotated[float, Field(ge=0)]
 
 
 class _Record(BaseModel):
@@ -82,7 +84,7 @@ class Outcome(_Record):
     energy_j: float | None = Field(default=None, ge=0)
     energy_source: str = ""
     """Which meter the joules come from; empty when there are none."""
-    amounts: dict[str, float] = Field(default_factory=dict)
+    amounts: dict[str, Amount] = Field(default_factory=dict)
     """A user's own resources."""
     error: str | None = None
     """Provider or transport failure; None when the call returned."""
@@ -105,23 +107,29 @@ class Step(_Record):
 class Ledger(_Record):
     """Everything the router reads about one task. Round-trips through JSON."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = Field(default=SCHEMA_VERSION, ge=1)
     task: Task = Field(default_factory=Task)
     subtasks: list[Subtask] = Field(default_factory=list)
     steps: list[Step] = Field(default_factory=list)
-    notes: dict[str, Any] = Field(default_factory=dict)
+    notes: dict[str, JsonValue] = Field(default_factory=dict)
     """Plain JSON values a domain's view may read."""
 
     @model_validator(mode="before")
     @classmethod
     def _not_newer(cls, data: Any) -> Any:
-        if (
-            isinstance(data, dict)
-            and isinstance(version := data.get("schema_version"), int)
-            and version > SCHEMA_VERSION
-        ):
-            raise ValueError(f"ledger schema {version} is newer than {SCHEMA_VERSION}; update steproute to read it")
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if isinstance(version, (int, float)) and version > SCHEMA_VERSION:
+            raise ValueError(f"schema_version {version} is newer than {SCHEMA_VERSION}; update steproute to read it")
         return data
+
+    @field_validator("notes")
+    @classmethod
+    def _round_trips(cls, notes: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        try:
+            json.dumps(notes, allow_nan=False)
+        except ValueError:
+            raise ValueError("notes hold NaN or infinity, which JSON cannot carry") from None
+        return notes
 
     def to_json(self) -> str:
         """The ledger as one JSON object."""
@@ -137,9 +145,7 @@ class Ledger(_Record):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            path = ".".join(str(part) for part in first["loc"]) or "ledger"
-            raise LedgerError(f"ledger JSON: {path}: {first['msg']} ({error.error_count()} problem(s))") from None
+            raise LedgerError(f"ledger JSON: {_first_problem(error)}") from None
 
     def evidence(self, source: str) -> Evidence | None:
         """The latest evidence of one source in the last step that has any of it."""
@@ -148,3 +154,22 @@ class Ledger(_Record):
                 if item.source == source:
                     return item
         return None
+
+
+_FIELDS: dict[str, type[BaseModel]] = {"": Ledger, "task": Task, "subtasks": Subtask, "steps": Step, "outcome": Outcome}
+_FIELDS |= {"evidence": Evidence, "tool_calls": ToolCall}
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first problem by name of its field; values are left out, since a ledger holds the user's text."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    names = [str(part) for part in first["loc"]]
+    path = ".".join(names)
+    if first["type"] == "extra_forbidden":
+        holder = next((name for name in reversed(names[:-1]) if name in _FIELDS), "")
+        text = unknown_name(path, names[-1], _FIELDS[holder].model_fields)
+    else:
+        cause = first.get("ctx", {}).get("error", first["msg"])
+        text = f"{path}: {cause}" if path else str(cause)
+    more = error.error_count() - 1
+    return f"{text} (and {more} more)" if more else text

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from steproute.errors import ConfigError, unknown_name
+from steproute.settings import Settings
 
 
-class Price(BaseModel):
+class Price(Settings):
     """USD per million tokens. Zero means free, not unknown."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     input: float = Field(ge=0)
     """Uncached prompt tokens."""
@@ -27,14 +27,12 @@ class Price(BaseModel):
     def usd(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0.0) -> float:
         """Cost of one call in USD."""
         cached_price = self.input if self.cached_input is None else self.cached_input
-        uncached = max(prompt_tokens - cached_tokens, 0.0)
-        return (uncached * self.input + cached_tokens * cached_price + completion_tokens * self.output) / 1e6
+        cached = min(cached_tokens, prompt_tokens)
+        return ((prompt_tokens - cached) * self.input + cached * cached_price + completion_tokens * self.output) / 1e6
 
 
-class Profile(BaseModel):
+class Profile(Settings):
     """Speed and energy of one deployment: what a call is expected to take before it is made."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     prefill_tokens_per_s: float | None = Field(default=None, gt=0)
     decode_tokens_per_s: float | None = Field(default=None, gt=0)
@@ -47,6 +45,11 @@ class Profile(BaseModel):
     load_j: float = Field(default=0.0, ge=0)
     prefill_j_per_token: float | None = Field(default=None, ge=0)
     decode_j_per_token: float | None = Field(default=None, ge=0)
+    amounts: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """Expected use of the user's own resources by one call."""
+
+    def __hash__(self) -> int:
+        return hash((self.prefill_tokens_per_s, self.decode_tokens_per_s, self.latency_s, self.power_w))
 
     def seconds(self, prompt_tokens: float, completion_tokens: float) -> float:
         """Expected duration of one warm call in seconds."""
@@ -78,11 +81,15 @@ class Needs:
     context_tokens: int = 0
     """Prompt tokens plus the completion that must fit."""
 
+    def at_least(self, tokens: int) -> Needs:
+        """The same needs, with room for a prompt of this length."""
+        if self.context_tokens >= tokens:
+            return self
+        return Needs(self.tools, self.vision, self.structured, tokens)
 
-class Model(BaseModel):
+
+class Model(Settings):
     """One candidate deployment. The name may be given as the first positional argument."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     name: str = Field(min_length=1)
     price: Price | Literal["unknown"]
@@ -109,15 +116,7 @@ class Model(BaseModel):
     def __init__(self, name: str | None = None, /, **data: Any) -> None:
         if name is not None:
             data["name"] = name
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            fields = list(type(self).model_fields)
-            raise ConfigError.from_validation(
-                f"Model {data.get('name', '')!r}",
-                error,
-                {"": fields, "price": Price.model_fields, "profile": Profile.model_fields},
-            ) from None
+        super().__init__(**data)
 
     @field_validator("price", mode="before")
     @classmethod
@@ -173,7 +172,7 @@ class ModelPool:
         Raises:
             ConfigError: the pool is empty, a name repeats, or `default` is unknown.
         """
-        self._models: dict[str, Model] = {}
+        self._hold({})
         for model in models:
             self.add(model)
         if not self._models:
@@ -181,6 +180,10 @@ class ModelPool:
         if default is not None and default not in self._models:
             raise ConfigError(unknown_name("default", default, self._models))
         self._default = default
+
+    def copy(self) -> ModelPool:
+        """A pool of its own with the same models and default."""
+        return ModelPool(self, self._default)
 
     def __iter__(self) -> Iterator[Model]:
         return iter(self._models.values())
@@ -209,15 +212,28 @@ class ModelPool:
             return self._models[self._default]
         return max(self._models.values(), key=lambda model: model.prior)
 
+    @property
+    def dearest_usd(self) -> float | None:
+        """Highest known price in USD per million tokens, assumed where one is unknown; None when none is above zero."""
+        return self._dearest
+
+    def _hold(self, models: dict[str, Model]) -> None:
+        """Take a new dict, never change the old one: another thread may be reading it."""
+        self._models: dict[str, Model] = models
+        known = [max(model.price.input, model.price.output) for model in models.values() if model.price != "unknown"]
+        self._dearest: float | None = max(known, default=0.0) or None
+
     def add(self, model: Model) -> None:
         """Add an arm.
 
         Raises:
             ConfigError: the name is taken.
         """
+        if not isinstance(model, Model):
+            raise ConfigError(f"models: seen {model!r}; allowed: Model(...)"[:200])
         if model.name in self._models:
             raise ConfigError(f"models: the name {model.name!r} is given twice; names must be unique")
-        self._models[model.name] = model
+        self._hold({**self._models, model.name: model})
 
     def retire(self, name: str) -> Model:
         """Take an arm out; the last one stays.
@@ -228,15 +244,27 @@ class ModelPool:
         model = self[name]
         if len(self._models) == 1:
             raise ConfigError(f"models: {name!r} is the last model and cannot be retired")
-        del self._models[name]
+        self._hold({key: item for key, item in self._models.items() if key != name})
         return model
 
-    def eligible(self, role: str, needs: Needs, exclude: Iterable[str] = ()) -> tuple[list[Model], dict[str, str]]:
-        """Models that may serve a step, and for the others the reason why not."""
-        excluded = set(exclude)
+    def resolve(self, name: str) -> Model | None:
+        """The model of that name, else the one whose deployment has that name, else None."""
+        found = self._models.get(name)
+        return found or next((model for model in self._models.values() if model.deployment == name != ""), None)
+
+    def eligible(
+        self, role: str, needs: Needs, exclude: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[list[Model], dict[str, str]]:
+        """Models that may serve a step, and for the others the reason why not.
+
+        Args:
+            role: role the step is made for.
+            needs: what it asks of a model.
+            exclude: models not to use, each with the reason.
+        """
         fit, reasons = [], {}
         for model in self._models.values():
-            reason = "failed at this step" if model.name in excluded else model.lacks(role, needs)
+            reason = exclude.get(model.name) or model.lacks(role, needs)
             if reason:
                 reasons[model.name] = reason
             else:

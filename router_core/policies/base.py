@@ -8,13 +8,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from steproute.budget import Limit
-from steproute.errors import ConfigError
 from steproute.ledger import Evidence, Ledger, Task
 from steproute.models import Model
 from steproute.progress import Progress
+from steproute.settings import Settings
 
 Floats = npt.NDArray[np.float64]
 
@@ -66,10 +65,12 @@ class StepContext:
     """Context groups from coarse to fine: dimension, source, role; empty strings where unknown."""
     text: str | None = None
     """What the step is about (last messages or goal), for embeddings; None when the host gives no text."""
-    tried: tuple[str, ...] = ()
+    tried: Sequence[str] = ()
     """Models already called in this task, in order."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Host facts, e.g. the recording of the oracle."""
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What one part worked out about this step (features, the text's embedding), so that no other does it again."""
 
     @property
     def names(self) -> list[str]:
@@ -82,8 +83,10 @@ class StepContext:
         return np.array([candidate.gain for candidate in self.candidates], dtype=np.float64)
 
     def costs(self, resource: str) -> Floats:
-        """Expected cost of one resource, shape (n,); 0 where unknown."""
-        return np.array([candidate.cost.get(resource, 0.0) for candidate in self.candidates], dtype=np.float64)
+        """Expected cost of one resource, shape (n,); where unknown the dearest candidate's, 0 if all are unknown."""
+        known = [candidate.cost.get(resource) for candidate in self.candidates]
+        dearest = max((cost for cost in known if cost is not None), default=0.0)
+        return np.array([dearest if cost is None else cost for cost in known], dtype=np.float64)
 
 
 @dataclass(slots=True)
@@ -122,7 +125,12 @@ class Feedback:
 
 @runtime_checkable
 class Policy(Protocol):
-    """Scores candidates. `learn` and `finish` are optional: the router calls them where they exist."""
+    """Scores candidates. The router's lock is held during every call, so a policy need not be safe between threads.
+
+    Optional methods, called where they exist: `check(names)` when the router is built, `learn(feedback)` once per
+    attempt, `finish(ledger, steps, reward)` at the end of a task with the steps learnt from and the final reward in
+    [0, 1] or None. An optional attribute `estimator` is the gain estimator the policy brings.
+    """
 
     name: str
 
@@ -131,13 +139,5 @@ class Policy(Protocol):
         ...
 
 
-class PolicyConfig(BaseModel):
+class PolicyConfig(Settings):
     """Base of a policy's settings: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    def __init__(self, **data: Any) -> None:
-        try:
-            super().__init__(**data)
-        except ValidationError as error:
-            raise ConfigError.from_validation(type(self).__name__, error, {"": list(type(self).model_fields)}) from None

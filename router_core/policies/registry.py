@@ -56,7 +56,8 @@ def make_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
     elif isinstance(spec, Mapping):
         settings = dict(spec)
         name, _, argument = str(settings.pop("name", "")).partition(":")
-    elif isinstance(spec, Policy):
+        settings = {str(key): value for key, value in settings.items()}
+    elif isinstance(spec, Policy) and not isinstance(spec, type):
         return spec
     else:
         raise ConfigError(
@@ -76,6 +77,10 @@ def make_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
         if field is None:
             raise ConfigError(f"policy {name!r} takes no argument; seen {argument!r} after the colon")
         settings[field] = argument
-    config = kind.Config(**settings) if hasattr(kind, "Config") else None
-    policy: Policy = kind(config) if config is not None else kind(**settings)
+    if hasattr(kind, "Config"):
+        policy: Policy = kind(kind.Config(**settings))
+    elif settings:
+        raise ConfigError(f"policy {name!r} has no settings; seen {', '.join(map(repr, settings))}")
+    else:
+        policy = kind()
     return policy

@@ -26,7 +26,7 @@ def total_cost(context: StepContext, resource: str | None = None) -> Floats:
         return context.costs(resource)
     for name in COST_ORDER:
         costs = context.costs(name)
-        if len(costs) and np.ptp(costs) > 0:
+        if np.ptp(costs) > 0:
             return costs
     return np.zeros(len(context.candidates))
 
@@ -131,6 +131,9 @@ class Oracle:
             raise ConfigError(
                 "policy oracle: extra['q'] is missing; it needs a recording with the value of every choice"
             )
+        unknown = [name for name in context.names if name not in q]
+        if unknown:
+            raise ConfigError(f"policy oracle: extra['q'] has no value for {', '.join(unknown)}")
         values = np.array([float(q[name]) for name in context.names])
         return Scores(
             values, [{"Q*": float(value)} for value in values], reason="highest true value", stop=q.get("stop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -101,8 +102,13 @@ def score(regime: Regime, r: float, d: float, e: float, weights: Weights = DEFAU
         d: trend of the last steps, in [−1, 1].
         e: quality of the latest change, in [0, 1].
         weights: b, α, β, γ per regime.
+
+    Raises:
+        ValueError: a sub-score is not finite.
     """
     r, d, e = min(max(r, 0.0), 1.0), min(max(d, -1.0), 1.0), min(max(e, 0.0), 1.0)
     w = weights.of(regime)
     g = w.base + w.alpha * r + w.beta * d + w.gamma * e
+    if not math.isfinite(g):
+        raise ValueError(f"a progress view gave sub-scores that are not finite: r={r}, d={d}, e={e}")
     return Progress(min(max(g, 0.0), 1.0), regime, r, d, e)

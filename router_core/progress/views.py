@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from steproute.errors import ConfigError
@@ -30,29 +30,32 @@ class Signals:
 class Memory:
     """What a view carries from step to step; bounded, so that a long ledger stays cheap."""
 
-    last: Signals = field(default_factory=lambda: Signals(Regime.INVALID, 0.0, 0.0))
-    seen: dict[str, None] = field(default_factory=dict)
+    last: Signals = Signals(Regime.INVALID, 0.0, 0.0)
+    seen: tuple[int, ...] = ()
     """Fingerprints of the latest outputs and errors, oldest first."""
 
     def is_new(self, text: str, keep: int = 64) -> bool:
-        """Whether this text was not among the latest ones; remembers it."""
-        key = hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
+        """Whether this text, spacing aside, was not among the latest ones; remembers it."""
+        words = " ".join(text.split()).encode("utf-8", "surrogatepass")
+        key = int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "big")
         known = key in self.seen
-        self.seen.pop(key, None)
-        self.seen[key] = None
-        while len(self.seen) > keep:
-            del self.seen[next(iter(self.seen))]
+        if known:
+            self.seen = tuple(item for item in self.seen if item != key)
+        self.seen = (*self.seen[1 - keep :], key)
         return not known
 
     def copy(self) -> Memory:
         """An independent copy."""
-        return Memory(self.last, dict(self.seen))
+        return Memory(self.last, self.seen)
 
 
 class View(Protocol):
     """Reads steps of one domain. Pure but for the memory it is handed."""
 
-    domain: str
+    @property
+    def domain(self) -> str:
+        """Name of the domain."""
+        ...
 
     def read(self, ledger: Ledger, step: Step, memory: Memory) -> Signals:
         """Signals after `step`, given what `memory` keeps of the steps before it."""

@@ -1,0 +1,124 @@
+"""The tasks a router is working on, and what stays of those that ended."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from steproute.accounts import Accounts
+from steproute.ledger import Ledger, Task
+from steproute.progress import ProgressTracker, View, Weights, view_for
+from steproute.taskstate import TaskState
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A task that ended: call ids already billed, and its state where it may go on."""
+
+    billed: set[str]
+    state: TaskState | None
+
+
+class TaskTable:
+    """Running tasks in the order of their last activity; the caller holds the lock."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        views: Mapping[str, View],
+        weights: Weights,
+        clock: Callable[[], float],
+        idle_timeout: float,
+        remember: int = 1000,
+    ):
+        self._accounts, self._views, self._weights = accounts, views, weights
+        self._clock, self._idle_timeout, self._remember = clock, idle_timeout, remember
+        self._running: OrderedDict[str, TaskState] = OrderedDict()
+        self._ended: OrderedDict[str, Ended] = OrderedDict()
+
+    def get(self, task: str) -> TaskState | None:
+        """A running task."""
+        return self._running.get(task)
+
+    def open(self, ledger: Ledger | Task | str) -> TaskState:
+        """The state of a task: the running one, that of a task which only ended by being idle, or a new one.
+
+        A parent that is not running yet is opened too, so that its account sees what its children spend.
+        """
+        if isinstance(ledger, str):
+            ledger = Task(id=ledger)
+        task = ledger.task if isinstance(ledger, Ledger) else ledger
+        state = self._running.get(task.id) or self._resume(task) or self._new(task)
+        if isinstance(ledger, Ledger) and state.ledger is not ledger:
+            if ledger.task.domain != state.ledger.task.domain:
+                state.tracker = self._tracker(ledger.task.domain)
+            state.ledger = ledger
+        if task.parent is not None and task.parent != task.id:
+            if task.parent not in self._running:
+                self.open(task.parent)
+            self._accounts.open(task.id, task.parent)
+            self.touch(task.parent)
+        self.touch(task.id)
+        return state
+
+    def touch(self, task: str) -> None:
+        """Note that something happened in a task."""
+        self._running[task].touched = self._clock()
+        self._running.move_to_end(task)
+
+    def idle(self) -> list[str]:
+        """Tasks in which nothing has happened for the idle timeout and no call is in flight."""
+        now = self._clock()
+        found = []
+        for _ in range(len(self._running)):
+            task, state = next(iter(self._running.items()))
+            if now - state.touched <= self._idle_timeout:
+                break
+            self._running.move_to_end(task)
+            if not any(self._accounts.holds(key) for key in state.reservations()):
+                found.append(task)
+        return found
+
+    def end(self, task: str, resumable: bool) -> TaskState | None:
+        """Take a task off the table; None when it is not on it."""
+        state = self._running.pop(task, None)
+        if state is not None:
+            self._ended.pop(task, None)
+            self._ended[task] = Ended(state.billed, state if resumable else None)
+            while len(self._ended) > self._remember:
+                self._ended.popitem(last=False)
+        return state
+
+    def bill(self, task: str, call_id: str) -> bool:
+        """Whether a call is still to be billed; notes that it is. Works for tasks that ended or never ran here, too."""
+        state = self._running.get(task)
+        if state is not None:
+            billed = state.billed
+        else:
+            billed = self._ended.setdefault(task, Ended(set(), None)).billed
+            while len(self._ended) > self._remember:
+                self._ended.popitem(last=False)
+        if call_id in billed:
+            return False
+        billed.add(call_id)
+        return True
+
+    def _resume(self, task: Task) -> TaskState | None:
+        ended = self._ended.get(task.id)
+        if ended is None or ended.state is None:
+            return None
+        del self._ended[task.id]
+        self._accounts.open(task.id, task.parent, resume=True)
+        self._running[task.id] = ended.state
+        return ended.state
+
+    def _new(self, task: Task) -> TaskState:
+        self._ended.pop(task.id, None)
+        self._accounts.open(task.id, task.parent)
+        state = TaskState(Ledger(task=task), self._tracker(task.domain), self._clock())
+        self._running[task.id] = state
+        return state
+
+    def _tracker(self, domain: str) -> ProgressTracker:
+        return ProgressTracker(view_for(domain, self._views), self._weights)
