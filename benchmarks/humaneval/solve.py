@@ -87,8 +87,8 @@ class Solving:
         return self.router.decide(self.ledger, role="fixer", prompt_tokens=self.prompt_tokens(), can_stop=True).stop
 
     def prompt_tokens(self) -> int:
-        """Tokens of the next prompt, at 3 characters a token (code is denser than prose)."""
-        return sum(len(message["content"]) for message in self.node.messages(self.problem)) // 3
+        """Tokens of the next prompt at 4 characters a token, as every plugin counts them before a call."""
+        return sum(len(message["content"]) for message in self.node.messages(self.problem)) // 4
 
     def rows(self, policy: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The lines of `steps.jsonl` and `tasks.jsonl`."""
