@@ -119,6 +119,7 @@ class Oracle:
     """Knows the value Q* of every choice. Needs `context.extra["q"]`: model → value, and `"stop"` → value of ending."""
 
     name = "oracle"
+    stops = True
 
     def score(self, context: StepContext) -> Scores:
         """Q*(s, m) as given.
