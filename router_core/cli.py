@@ -49,7 +49,9 @@ class ProgramGroup(EntryPointGroup):
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Choose the model of every LLM call of an agent.")
 run = typer.Typer(no_args_is_help=True, help="Run a benchmark: policies side by side.")
 record = typer.Typer(no_args_is_help=True, help="Record a benchmark, or `record -- COMMAND`: a program of your own.")
-replay = typer.Typer(no_args_is_help=True, help="Replay a table of outcomes, or `replay -- COMMAND`: a recorded program.")
+replay = typer.Typer(
+    no_args_is_help=True, help="Replay a table of outcomes, or `replay -- COMMAND`: a recorded program."
+)
 app.add_typer(run, name="run", cls=EntryPointGroup)
 app.add_typer(record, name="record", cls=ProgramGroup)
 app.add_typer(replay, name="replay", cls=ProgramGroup)
@@ -76,15 +78,15 @@ def _record_program(ctx: typer.Context) -> None:
     """Run a Python program once and record the HTTP of its model servers."""
     from steproute.testing import record_command
 
-    result = record_command(ctx.args, ctx.obj)
-    typer.echo(f"steproute: {result.exchanges} calls recorded in {result.path}", err=True)
-    raise typer.Exit(result.exit_code)
+    raise typer.Exit(record_command(ctx.args, ctx.obj))
 
 
 @replay.callback()
 def _replay(
     ctx: typer.Context,
-    cassette: Annotated[list[Path] | None, typer.Option(help="Recordings to serve, for `-- COMMAND`; repeatable.")] = None,
+    cassette: Annotated[
+        list[Path] | None, typer.Option(help="Recordings to serve, for `-- COMMAND`; repeatable.")
+    ] = None,
 ) -> None:
     """Replay a table of outcomes, or `replay -- COMMAND`: a recorded program, with the network off."""
     ctx.obj = cassette or [Path("cassette.yaml")]
@@ -95,10 +97,7 @@ def _replay_program(ctx: typer.Context) -> None:
     """Run a Python program against recordings, with the network off."""
     from steproute.testing import replay_command
 
-    result = replay_command(ctx.args, ctx.obj)
-    if result.report:
-        typer.echo(result.report, err=True)
-    raise typer.Exit(result.exit_code)
+    raise typer.Exit(replay_command(ctx.args, ctx.obj))
 
 
 @app.command()

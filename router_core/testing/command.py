@@ -34,7 +34,8 @@ class CommandResult:
 def record_command(argv: Sequence[str], cassette: str | Path, *, add: bool = False, secrets: Sequence[str] = ()) -> int:
     """`record_program` for a command line: says on standard error what was recorded, returns the exit code."""
     result = record_program(argv, cassette, add=add, secrets=secrets)
-    what = f"{result.exchanges} exchanges recorded in {result.path}" if result.exchanges else _NOTHING
+    noun = "exchange" if result.exchanges == 1 else "exchanges"
+    what = f"{result.exchanges} {noun} recorded in {result.path}" if result.exchanges else _NOTHING
     sys.stderr.write(f"steproute: {what}\n")
     return result.exit_code
 

@@ -70,7 +70,7 @@ def test_the_commands_return_exit_codes_and_explain_on_standard_error(program, t
     with OpenAIServer() as server:
         monkeypatch.setenv("BASE", server.url)
         assert record_command(["prog.py", "hello", "fail"], file) == 3
-    assert f"steproute: 1 exchanges recorded in {file}" in capfd.readouterr().err
+    assert f"steproute: 1 exchange recorded in {file}" in capfd.readouterr().err
     assert replay_command(["prog.py", "hallo"], [file]) == 1
     assert "-hello\n  +hallo" in capfd.readouterr().err
 

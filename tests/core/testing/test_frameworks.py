@@ -12,12 +12,17 @@ AG2 = """
 import asyncio, os
 from ag2 import Agent
 from ag2.config import OpenAIConfig
-def agent(name, model):
-    config = OpenAIConfig(model=model, base_url=os.environ["BASE"], api_key="sk-live-0123456789abcdef", max_retries=0)
+from steproute import Budget, Model, Router
+from steproute.plugins.ag2 import attach
+def agent(name):
+    config = OpenAIConfig(model="any", base_url=os.environ["BASE"], api_key="sk-live-0123456789abcdef", max_retries=0)
     return Agent(name, prompt=f"You are the {name}.", config=config)
 async def main():
-    draft = await agent("coder", "small").ask("hello")
-    print((await agent("judge", "large").ask(draft.body)).body)
+    router = Router([Model("small", price="free"), Model("large", price="free")], Budget(seconds=60), policy="fixed:large")
+    coder, judge = agent("coder"), agent("judge")
+    attach(router, coder, judge, pin={"coder": "small"})
+    draft = await coder.ask("hello")
+    print(draft.body, (await judge.ask(draft.body)).body)
 asyncio.run(main())
 """
 
