@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from steproute.errors import ConfigError
 from steproute.settings import Settings
 
 BUILT_IN = ("usd", "energy_j", "seconds", "tokens")
@@ -29,12 +28,11 @@ class Limit(Settings):
 
 
 def _as_limit(value: Any) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not value > 0 or not math.isfinite(value):
-            raise ConfigError(f"seen {value!r}; allowed: a number above 0, a Limit, or None for no limit")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and value > 0 and math.isfinite(value):
         return Limit(limit=float(value))
     if value is not None and not isinstance(value, (Limit, Mapping)):
-        raise ConfigError(f"seen {value!r}; allowed: a number above 0, a Limit, or None for no limit")
+        raise ValueError(f"seen {value!r}; allowed: a number above 0, a Limit, or None for no limit")
     return value
 
 
@@ -76,7 +74,7 @@ class Budget(Settings):
             return value
         for name in value:
             if name in BUILT_IN:
-                raise ConfigError(f"{name} has a field of its own; allowed: names other than {', '.join(BUILT_IN)}")
+                raise ValueError(f"{name} has a field of its own; allowed: names other than {', '.join(BUILT_IN)}")
         return {name: _as_limit(item) for name, item in value.items()}
 
     def limits(self) -> dict[str, Limit]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from steproute.errors import LedgerError, unknown_name
 
@@ -122,15 +121,6 @@ class Ledger(_Record):
             raise ValueError(f"schema_version {version} is newer than {SCHEMA_VERSION}; update steproute to read it")
         return data
 
-    @field_validator("notes")
-    @classmethod
-    def _round_trips(cls, notes: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        try:
-            json.dumps(notes, allow_nan=False)
-        except ValueError:
-            raise ValueError("notes hold NaN or infinity, which JSON cannot carry") from None
-        return notes
-
     def to_json(self) -> str:
         """The ledger as one JSON object."""
         return self.model_dump_json()
@@ -169,7 +159,8 @@ def _first_problem(error: ValidationError) -> str:
         holder = next((name for name in reversed(names[:-1]) if name in _FIELDS), "")
         text = unknown_name(path, names[-1], _FIELDS[holder].model_fields)
     else:
-        cause = first.get("ctx", {}).get("error", first["msg"])
-        text = f"{path}: {cause}" if path else str(cause)
+        cause = first.get("ctx", {}).get("error")
+        said = str(cause) if isinstance(cause, ValueError) else first["msg"]
+        text = f"{path}: {said}" if path else said
     more = error.error_count() - 1
     return f"{text} (and {more} more)" if more else text

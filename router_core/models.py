@@ -123,8 +123,10 @@ class Model(Settings):
     def _free(cls, value: Any) -> Any:
         if value == "free" or (isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0):
             return Price(input=0, output=0)
-        if not isinstance(value, (Price, dict)) and value != "unknown":
-            raise ValueError('allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"')
+        if isinstance(value, dict):
+            return Price(**value)
+        if not isinstance(value, Price) and value != "unknown":
+            raise ValueError(f'seen {value!r}; allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"')
         return value
 
     @property
