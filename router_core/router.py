@@ -297,6 +297,19 @@ class Router:
         """What a running task has spent so far, its children included."""
         return self.accounts.spending(task).spent
 
+    def ended(self, task: str) -> bool:
+        """Whether the host ended a task by `finish`; one that only ended by being idle goes on where it was."""
+        with self._lock:
+            return self._tasks.get(task) is None and self._tasks.finished(task)
+
+    def recall(self, decision: Decision) -> None:
+        """Note that a step was answered and learnt before, by another process: its calls are billed and teach nothing."""
+        with self._lock:
+            state = self._tasks.get(decision.task)
+            made = None if state is None else state.made.get((decision.step, decision.attempt))
+            if made is not None:
+                made.answered = True
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _progress(self, state: TaskState) -> Progress:

@@ -18,6 +18,8 @@ class Ended:
 
     billed: set[str]
     state: TaskState | None
+    ran: bool = True
+    """False = only a late call of it was ever heard of."""
 
 
 class TaskTable:
@@ -90,13 +92,18 @@ class TaskTable:
                 self._ended.popitem(last=False)
         return state
 
+    def finished(self, task: str) -> bool:
+        """Whether a task ran here and cannot go on."""
+        ended = self._ended.get(task)
+        return ended is not None and ended.ran and ended.state is None
+
     def bill(self, task: str, call_id: str) -> bool:
         """Whether a call is still to be billed; notes that it is. Works for tasks that ended or never ran here, too."""
         state = self._running.get(task)
         if state is not None:
             billed = state.billed
         else:
-            billed = self._ended.setdefault(task, Ended(set(), None)).billed
+            billed = self._ended.setdefault(task, Ended(set(), None, ran=False)).billed
             while len(self._ended) > self._remember:
                 self._ended.popitem(last=False)
         if call_id in billed:
