@@ -49,6 +49,7 @@ class Solving:
     """V* − Q* of ending where the team ended; None without a recording."""
 
     def __post_init__(self) -> None:
+        self._recorded = bool(self.node.edges)
         self.task = Task(
             id=self.problem.id,
             goal=team.problem_message(self.problem.prompt),
@@ -59,8 +60,8 @@ class Solving:
         self.ledger = Ledger(task=self.task)
 
     def q(self) -> dict[str, float] | None:
-        """Q* of every choice here and now."""
-        return self.node.q(self.price_of_second) if self.node.edges or self.node.final else None
+        """Q* of every choice here and now; None for live models, whose other answers nobody knows."""
+        return self.node.q(self.price_of_second) if self._recorded else None
 
     def test(self, reply: str) -> str | None:
         """Judge a reply by what a user can see, tell the router, and say what goes into the chat; None ends it."""
