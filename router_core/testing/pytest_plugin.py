@@ -93,7 +93,7 @@ def routed_cassette(request: pytest.FixtureRequest) -> Iterator[CassetteFixture]
     """
     marker = request.node.get_closest_marker("routed_cassette")
     options = dict(marker.kwargs) if marker else {}
-    forced = request.config.getoption("steproute_mode") or os.environ.get("STEPROUTE_MODE") or None
+    forced: Any = request.config.getoption("steproute_mode") or os.environ.get("STEPROUTE_MODE") or None
     name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
     paths = marker.args if marker and marker.args else (Path("cassettes", request.path.stem, f"{name}.yaml"),)
     opened: list[RoutedCassette] = []
