@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +17,7 @@ from steproute.benchmarks.humaneval.problems import load_problems, recording_ord
 from steproute.benchmarks.humaneval.tester import Tester
 from steproute.benchmarks.humaneval.tree import build_tree
 from steproute.errors import ConfigError
+from steproute.integrations.cassette import file_stem
 from steproute.testing import routed_cassette
 from steproute.verify.cache import VerdictCache
 from steproute.verify.sandbox import Sandbox
@@ -37,31 +40,45 @@ class Uncached:
         return await self._backend.acomplete(replace(request, extra={**request.extra, "cache_prompt": False}))
 
 
+@contextlib.contextmanager
+def _servers(files: Mapping[str, str], base_url: str | None, threads: int) -> Iterator[Backend]:
+    """The models to record: a server that is running, or weights run in this process."""
+    if base_url is not None:
+        from steproute.integrations.litellm import LiteLLMBackend
+
+        named = {name: {"model": f"openai/{deployment}", "api_base": base_url} for name, deployment in files.items()}
+        yield LiteLLMBackend(named)
+        return
+    from steproute.integrations.local import LocalBackend
+
+    with LocalBackend(files, threads=threads) as backend:
+        yield Uncached(backend)
+
+
 @app.command()
 def humaneval(
     models: Annotated[
         str, typer.Option(help="`name=FILE.gguf` or `name=package:NAME`, comma-separated; at least two.")
     ],
     limit: Annotated[int, typer.Option(help="How many problems, in the documented order.")] = 40,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the cassettes; what is there is kept and not asked again.")
-    ] = CASSETTES,
+    out: Annotated[Path, typer.Option(help="Folder of the cassettes; what is there is not asked again.")] = CASSETTES,
     problems: Annotated[Path | None, typer.Option(help="Problem file in HumanEval's format.")] = None,
     threads: Annotated[int, typer.Option(help="CPU threads per model.")] = 1,
+    base_url: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible server to record instead; then `name=its name there`.")
+    ] = None,
 ) -> None:
     """Record the whole tree of attempts of each problem, one cassette a problem. Stop it any time; it resumes."""
-    from steproute.integrations.local import LocalBackend
-
     files = dict(item.split("=", 1) for item in models.split(",") if "=" in item)
     if len(files) < 2:
         raise ConfigError(f"models: seen {models!r}; allowed: at least two of `name=FILE.gguf` or `name=package:NAME`")
     known = load_problems(problems)
+    order = recording_order(known) if problems is None else list(known)
     out.mkdir(parents=True, exist_ok=True)
     tester = Tester(Sandbox(), VerdictCache(out / ".hidden.jsonl"), VerdictCache(out / VERDICTS))
-    with LocalBackend(files, threads=threads) as backend:
-        for key in recording_order(known)[:limit]:
+    with _servers(files, base_url, threads) as backend:
+        for key in order[:limit]:
             began = time.monotonic()
-            path = out / f"{key.replace('/', '_')}.yaml"
-            with routed_cassette(path, mode="new") as cassette:
-                build_tree(known[key], Uncached(backend), {name: name for name in files}, tester)
+            with routed_cassette(out / f"{file_stem(key)}.yaml", mode="new", save_each=True) as cassette:
+                build_tree(known[key], backend, {name: name for name in files}, tester)
             typer.echo(f"{key}: {len(cassette)} calls, {cassette.recorded} new, {time.monotonic() - began:.0f} s")
