@@ -7,6 +7,7 @@ import importlib.util
 from steproute.plugins.ag2.attachment import Attachment
 from steproute.plugins.ag2.entry import attach
 from steproute.plugins.ag2.meter import Meter, Totals
+from steproute.plugins.ag2.speakers import END, speaker_selector
 
 if importlib.util.find_spec("ag2") is None and importlib.util.find_spec("autogen") is None:
     raise ImportError(
@@ -14,4 +15,4 @@ if importlib.util.find_spec("ag2") is None and importlib.util.find_spec("autogen
         "or 'steproute[ag2-classic]' (0.10 to 0.14)"
     )
 
-__all__ = ["Attachment", "Meter", "Totals", "attach"]
+__all__ = ["END", "Attachment", "Meter", "Totals", "attach", "speaker_selector"]

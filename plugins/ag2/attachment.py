@@ -164,6 +164,14 @@ def attachment_of(target: Any) -> Attachment | None:
     return found if isinstance(found, Attachment) else None
 
 
+def unknown_target(target: Any) -> ConfigError:
+    """The error for an object that `attach` does not know."""
+    return ConfigError(
+        f"attach: seen {describe_target(target)}; allowed: an ag2 Agent, AgentClient, Hub, HubClient or Channel, "
+        "or a classic GroupChat, GroupChatManager, Pattern or ConversableAgent"
+    )
+
+
 def describe_target(target: Any) -> str:
     """A target's type and name, for errors."""
     name = getattr(target, "name", None)

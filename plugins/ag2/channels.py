@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,9 +16,10 @@ from ag2.network.policies import CHANNEL_DEP, CHANNEL_STATE_DEP, HUB_DEP
 
 from steproute.ledger import Subtask, Task
 from steproute.plugins.ag2.attachment import Attachment
-from steproute.plugins.ag2.books import Book
+from steproute.plugins.ag2.books import Book, books_of
 from steproute.plugins.ag2.calls import describe, is_final
 from steproute.plugins.ag2.events import text_of
+from steproute.router import Router
 
 _STATUS = {"created": "todo", "running": "doing", "completed": "done"}
 _CURRENT: ContextVar[Book | None] = ContextVar("steproute_ag2_book", default=None)
@@ -33,6 +35,22 @@ def current(book: Book) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
+class _Open:
+    """What listens for a router at present."""
+
+    def __init__(self) -> None:
+        self.channels: weakref.WeakSet[Channels] = weakref.WeakSet()
+
+
+def channels_of(router: Router, channel_id: str) -> tuple[Book, Channels] | None:
+    """The task of a channel, if one of its calls was routed by this router."""
+    for channels in books_of(router).shared(_Open).channels:
+        book = channels.book_of_channel(channel_id)
+        if book is not None:
+            return book, channels
+    return None
+
+
 class Channels(BaseHubListener):
     """Knows the task behind every turn, keeps its ledger up to date, and hears when channels end or turns fail."""
 
@@ -42,6 +60,8 @@ class Channels(BaseHubListener):
         self._hub_of: dict[str, Hub] = {}
         self._parents: dict[str, str] = {}
         self._hubs: list[Hub] = []
+        attachment.books.shared(_Open).channels.add(self)
+        attachment.on_detach(self._books.clear)
         self.on_created: Callable[[], None] = lambda: None
         """Called when a channel begins."""
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from steproute.errors import ConfigError
 from steproute.ledger import Evidence, Ledger, Task
-from steproute.plugins.ag2.attachment import Attachment, Settings, attachment_of, describe_target
+from steproute.plugins.ag2.attachment import Attachment, Settings, attachment_of, unknown_target
 from steproute.router import Router
 
 
@@ -86,10 +86,7 @@ def _generation(target: Any) -> str:
         return "classic"
     if "ag2" in roots:
         return "modern"
-    raise ConfigError(
-        f"attach: seen {describe_target(target)}; allowed: an ag2 Agent, AgentClient, Hub, HubClient or Channel, "
-        "or a classic GroupChat, GroupChatManager, Pattern or ConversableAgent"
-    )
+    raise unknown_target(target)
 
 
 def _desk(generation: str, attachment: Attachment) -> _Desk:

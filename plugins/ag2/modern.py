@@ -16,7 +16,7 @@ from ag2.network.client.channel import Channel
 
 from steproute.errors import ConfigError
 from steproute.models import Model
-from steproute.plugins.ag2.attachment import Attachment
+from steproute.plugins.ag2.attachment import Attachment, unknown_target
 from steproute.plugins.ag2.calls import Attempts
 from steproute.plugins.ag2.channels import Channels, current
 from steproute.plugins.ag2.clients import Clients
@@ -171,7 +171,11 @@ class _TurnScope(BaseMiddleware):
         self._desk = desk
 
     async def on_turn(self, call_next: Any, event: Any, context: Any) -> Any:
-        book = await self._desk.channels.book(context, [event])
+        book = None
+        with self._desk.attachment.router.faults.kept("AG2 turn"):
+            book = await self._desk.channels.book(context, [event])
+        if book is None:
+            return await call_next(event, context)
         with current(book):
             return await call_next(event, context)
 
@@ -192,12 +196,12 @@ class Desk:
         Raises:
             ConfigError: a model has no config, or another router is attached.
         """
-        if isinstance(target, Agent):
-            self._add_agent(target)
-            return
+        if not isinstance(target, (Agent, AgentClient, Hub, HubClient, Channel)):
+            raise unknown_target(target)
         if isinstance(target, Hub) and self.attachment.mark(target):
             self._hubs.append(target)
-        self.channels.watch(target._hub_client if isinstance(target, AgentClient) else target)
+        client = target._client if isinstance(target, Channel) else target
+        self.channels.watch(getattr(client, "_hub_client", client))
         for agent in agents_in(target):
             self._add_agent(agent)
 
@@ -238,11 +242,6 @@ class Desk:
     def _check(self, config: RoutedConfig) -> None:
         for model in self.attachment.router.pool:
             config.config_for(model)
-
-
-def handles(target: Any) -> bool:
-    """Whether `attach` knows this kind of object."""
-    return isinstance(target, (Agent, AgentClient, Hub, HubClient, Channel))
 
 
 def agents_in(target: Any) -> Iterator[Agent[Any]]:
