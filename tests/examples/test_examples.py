@@ -1,0 +1,47 @@
+"""What the documents show is run: the examples as their users start them, and every Python block of README.md."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_pytest_example_replays_offline() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", str(ROOT / "examples" / "pytest_cassette.py")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "PASSED" in done.stdout, done.stdout + done.stderr
+
+
+def test_readme_has_the_one_line() -> None:
+    assert any("attach(router, group_chat)" in block for block in BLOCKS)
+
+
+def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ag2")
+    from ag2 import Agent
+    from ag2.testing import TestConfig
+    from steproute import Evidence, Outcome
+
+    space: dict[str, object] = {
+        "group_chat": Agent("coder", config=TestConfig("done")),
+        "call": lambda model, prompt: f"{model} answers",
+        "prompt": "write a function",
+        "Evidence": Evidence,
+        "Outcome": Outcome,
+    }
+    for block in BLOCKS:
+        exec(compile(block, "README.md", "exec"), space)
+    assert "expected cost" in capsys.readouterr().out  # what `decision.why()` prints
