@@ -32,11 +32,11 @@ def test_readme_has_the_one_line() -> None:
 def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ag2")
     from ag2 import Agent
-    from ag2.testing import TestConfig
+    from ag2.config import OpenAIConfig
     from steproute import Evidence, Outcome
 
     space: dict[str, object] = {
-        "group_chat": Agent("coder", config=TestConfig("done")),
+        "group_chat": Agent("coder", config=OpenAIConfig("small", api_key="none")),
         "call": lambda model, prompt: f"{model} answers",
         "prompt": "write a function",
         "Evidence": Evidence,
