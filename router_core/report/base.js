@@ -125,6 +125,16 @@ const swatch = (index) =>
   el("span", { class: "swatch", "aria-hidden": "true", style: { background: modelColor(index) } });
 const modelTag = (index) => el("span", { class: "model" }, swatch(index), modelName(index));
 
+// Models in the order of their calls; of a long task only how often each was called.
+function route(models) {
+  if (models.length <= 8)
+    return models.map((model, i) => [i ? el("span", { class: "muted" }, "→") : null, modelTag(model)]);
+  const often = [...new Set(models)].map((model) => [model, models.filter((other) => other === model).length]);
+  return often
+    .sort((a, b) => b[1] - a[1])
+    .map(([model, times]) => [modelTag(model), el("span", { class: "muted" }, `×${times}`)]);
+}
+
 function choice(label, options, current, onchange) {
   const select = el(
     "select",
@@ -160,7 +170,7 @@ function onWidth(host, draw) {
     const width = Math.floor(host.clientWidth);
     if (width > 0 && width !== last) draw((last = width));
   };
-  new ResizeObserver(update).observe(host);
+  new ResizeObserver(() => requestAnimationFrame(update)).observe(host);
   update();
   return () => draw((last = Math.floor(host.clientWidth)));
 }

@@ -82,7 +82,7 @@ function drawPath(host, width, steps, result) {
       );
     }
     if (room > 74) {
-      const fit = Math.floor((room - 6) / 8.6);
+      const fit = Math.floor((room - 14) / 8.6);
       const cut = (text) =>
         text.length > fit
           ? `${text.slice(0, Math.floor((fit - 1) / 2))}…${text.slice(-Math.ceil((fit - 1) / 2))}`

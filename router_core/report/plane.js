@@ -58,7 +58,11 @@ function placeLabels(layer, spots, box, lines) {
   const overlap = (a, b) =>
     Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
   for (const { x, y, row } of [...spots].sort((a, b) => a.y - b.y)) {
-    const text = svg("text", { class: "point-label" }, row.policy);
+    const crowd = spots.filter((other) => Math.hypot(other.x - x, other.y - y) < 3);
+    if (crowd.length > 3 && crowd[0].row !== row) continue;
+    const name = row.policy.length > 32 ? `${row.policy.slice(0, 31)}…` : row.policy;
+    const shown = crowd.length > 3 ? `${name} and ${crowd.length - 1} others` : name;
+    const text = svg("text", { class: "point-label" }, shown);
     layer.append(text);
     const width = text.getComputedTextLength(),
       height = 14;
@@ -265,9 +269,15 @@ function showPlane() {
     return;
   }
   let metric = METRICS[0];
-  const hint = "Press a mark, or walk through them with the Tab key, to read its numbers.";
+  const hint = () => {
+    const absent = SUMMARY.filter((row) => !isNumber(row.pass_rate) || !isNumber(row[metric.key])).map(
+      (row) => row.policy,
+    );
+    const without = absent.length ? ` Not drawn, as a number is missing: ${absent.join(", ")}.` : "";
+    return `Press a mark, or walk through them with the Tab key, to read its numbers.${without}`;
+  };
   const redraw = onWidth(host, (width) => drawPlane(host, width, metric, detail));
-  detail.replaceChildren(hint);
+  detail.replaceChildren(hint());
   byId("plane-lead").replaceChildren("Up is better, left is cheaper. A policy below the line is beaten by one on it.");
   byId("plane-legend").replaceChildren(...planeLegend().filter(Boolean));
   if (METRICS.length > 1) {
@@ -278,7 +288,7 @@ function showPlane() {
         metric.key,
         (value) => {
           metric = METRICS.find((item) => item.key === value);
-          detail.replaceChildren(hint);
+          detail.replaceChildren(hint());
           redraw();
         },
       ),

@@ -175,7 +175,7 @@ function termsNote(steps) {
       "What the scores are made of. ",
       summed &&
         "A bar adds up the terms of a score, those that count against the model to the left of the line; " +
-          "the dark mark is the score. ",
+          "the upright mark is the score. ",
       known.map((info) => `${info.name.charAt(0).toUpperCase()}${info.name.slice(1)}: ${info.how}. `),
     )
   );

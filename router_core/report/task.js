@@ -138,15 +138,7 @@ function sameTask(task, show) {
                   : policy,
               ),
               el("td", null, resultTag(resultOf(row))),
-              el(
-                "td",
-                { class: "text" },
-                el(
-                  "span",
-                  { class: "route" },
-                  row.models.map((model, i) => [i ? el("span", { class: "muted" }, "→") : null, modelTag(model)]),
-                ),
-              ),
+              el("td", { class: "text" }, el("span", { class: "route" }, route(row.models))),
               resource && el("td", null, amount(resource, row[resource])),
               has("regret") && el("td", null, plain(row.regret)),
             ),
@@ -183,11 +175,7 @@ function taskWords(steps, row) {
     { class: "outcome" },
     resultTag(resultOf(row)),
     el("p", null, words),
-    el(
-      "p",
-      { class: "route" },
-      calls.map((step, i) => [i ? el("span", { class: "muted" }, "→") : null, modelTag(step.model)]),
-    ),
+    el("p", { class: "route" }, route(calls.map((step) => step.model))),
   );
 }
 

@@ -130,12 +130,11 @@ function explain(step) {
     return [`The router failed inside at this step, so the default model ${name} stood in; the host never noticed.`];
   if (!chosen) return [`${name} served this step; its score was not recorded.`];
   if (!rival) return [`${name} was the only model that could serve this step.`];
-  if (isFixed(step.policy) && !Object.keys(chosen.terms).length)
-    return [
-      chosen.score > 0.5 && rival.score < 0.5
-        ? `This policy always takes ${name}; it weighs nothing.`
-        : `The model this policy is fixed to could not serve the step, so ${name} stood in.`,
-    ];
+  if (isFixed(step.policy) && !Object.keys(chosen.terms).length) {
+    if ([name, ""].includes(step.policy.replace(/^fixed:?/, "")))
+      return [`This policy always takes ${name}; it weighs nothing.`];
+    return [`The model this policy is fixed to could not serve the step, so ${name} stood in.`];
+  }
   const level = scored.filter(
     (item) => Math.abs(item.score - chosen.score) <= 1e-9 * Math.max(1, Math.abs(chosen.score)),
   );

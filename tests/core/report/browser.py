@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -63,10 +64,8 @@ class Browser:
 
     def close(self) -> None:
         """Ask Chromium to end, and make sure that it did."""
-        try:
+        with contextlib.suppress(OSError, EOFError, TimeoutError):
             self.send("Browser.close")
-        except (OSError, EOFError, TimeoutError):
-            pass
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -98,7 +97,8 @@ class Browser:
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            if not select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._in], [], [], left)[0]:
                 raise TimeoutError("Chromium does not answer")
             chunk = os.read(self._in, 1 << 20)
             if not chunk:
@@ -136,7 +136,9 @@ class Tab:
         return self.browser.send(method, self.session, **params)
 
     def resize(self, width: int, height: int = 900) -> None:
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700)
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700
+        )
 
     def run(self, expression: str) -> Any:
         """Value of a JavaScript expression; a promise is awaited."""
@@ -156,7 +158,9 @@ class Tab:
 
     def texts(self, selector: str) -> list[str]:
         """Rendered text of every match."""
-        found = self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)")
+        found = self.run(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText ?? node.textContent)"
+        )
         return [str(item) for item in found]
 
     def click(self, selector: str) -> None:
@@ -169,9 +173,11 @@ class Tab:
             " node.dispatchEvent(new Event('change', { bubbles: true })); })()"
         )
 
-    def press(self, key: str, code: int) -> None:
-        for kind in ("rawKeyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Press and release a key: its name, its virtual key code and what it types."""
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+            typed = {"text": text} if text and kind == "keyDown" else {}
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed)
 
     def complaints(self) -> list[str]:
         """Console errors and warnings, uncaught exceptions, refused or failed loads."""
@@ -190,7 +196,11 @@ class Tab:
 
     def requests(self) -> list[str]:
         """Every URL the page asked for."""
-        return [event["params"]["request"]["url"] for event in self._events() if event["method"] == "Network.requestWillBeSent"]
+        return [
+            event["params"]["request"]["url"]
+            for event in self._events()
+            if event["method"] == "Network.requestWillBeSent"
+        ]
 
     def _events(self) -> list[dict[str, Any]]:
         self.run("0")  # whatever happened before is in the pipe by now

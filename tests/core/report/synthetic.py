@@ -138,7 +138,12 @@ def _play(router: Router, policy: str, task: str) -> list[dict[str, Any]]:
                     **outcome.model_dump(include={"usd", "seconds", "prompt_tokens", "completion_tokens", "error"}),
                     "energy_j": outcome.energy_j,
                 },
-                "visible": {"passed": 0 if error else shown, "total": examples, "ok": not error and shown == examples, "error": error},
+                "visible": {
+                    "passed": 0 if error else shown,
+                    "total": examples,
+                    "ok": not error and shown == examples,
+                    "error": error,
+                },
                 "hidden": solved and not error,
                 "q": q,
                 "regret": round(best - q[name], 4),
