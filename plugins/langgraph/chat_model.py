@@ -1,0 +1,260 @@
+"""A LangChain chat model whose every call is served by the model that steproute chooses for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+try:
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+    from langchain_core.language_models import LanguageModelInput
+    from langchain_core.language_models.chat_models import BaseChatModel
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+    from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
+    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.runnables.config import ensure_config, merge_configs
+except ImportError as error:
+    raise ImportError(
+        f"RoutedChatModel needs langchain-core ({error}); install it with: pip install 'steproute[langgraph]'"
+    ) from error
+
+from pydantic import Field, PrivateAttr
+
+from steproute.plugins.langgraph import loops
+from steproute.plugins.langgraph.calls import Call
+from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
+from steproute.plugins.langgraph.prompt import read_prompt
+from steproute.plugins.langgraph.structured import RoutedStructuredOutput
+from steproute.plugins.langgraph.tools import BoundModels, QueuedTools
+from steproute.router import Router
+
+_LIMITS = ("max_tokens", "max_completion_tokens", "num_predict")
+
+
+class RoutedChatModel(BaseChatModel):
+    """Use it wherever a chat model goes: alone, in chains, graphs and agents.
+
+    It makes no request of its own: the chat model chosen is invoked in its place, with the tools, the schema, the
+    stop words and the callbacks it was given, so traces and token counts show each call once, under the model that
+    served it. A model that fails is followed by the next one the router chooses.
+    """
+
+    router: Any = Field(exclude=True, repr=False)
+    """The steproute router."""
+    models: Mapping[str, Any] = Field(exclude=True, repr=False)
+    """Pool name → chat model."""
+    role: str | None = None
+    """Worker the calls are made for; None = the agent's or the node's name."""
+    domain: str = "generic"
+    """Progress view of tasks that begin here."""
+    fallbacks: bool = True
+    """False = the first failure is the host's."""
+    durable: bool = True
+    """Save what calls cost beside the graph's checkpoint at once, so that it outlives an interrupt or a kill."""
+
+    _desk: Desk = PrivateAttr()
+    _bound: BoundModels = PrivateAttr(default_factory=BoundModels)
+    _limit: int | None = PrivateAttr(default=None)
+
+    def __init__(
+        self,
+        router: Router,
+        models: Mapping[str, Any],
+        *,
+        role: str | None = None,
+        task: TaskSetting = None,
+        domain: str = "generic",
+        fallbacks: bool = True,
+        durable: bool = True,
+        **more: Any,
+    ):
+        """Route between chat models.
+
+        Args:
+            router: the router; a node or middleware of the same graph may share it.
+            models: a LangChain chat model per model of the router's pool; pool models without one are never chosen.
+            role: worker the calls are made for; None = the agent's or the node's name.
+            task: the task the calls belong to: an id, a `Task`, a `Ledger`, or a callable that gets the configuration;
+                None = the thread, else the run of the graph, else the conversation. `steproute_task` in a call's
+                `configurable` goes before it.
+            domain: progress view of tasks that begin here.
+            fallbacks: False = the first failure is raised.
+            durable: save what calls cost beside the graph's checkpoint at once.
+            **more: fields of `BaseChatModel`.
+
+        Raises:
+            ConfigError: no models, or a name the pool does not have.
+        """
+        desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable))
+        fields = {"router": router, "models": dict(models), "role": role, "domain": domain}
+        super().__init__(**fields, fallbacks=fallbacks, durable=durable, **more)
+        self._desk = desk
+        self._limit = _common_limit(models.values())
+
+    # --- what a chat model does -------------------------------------------------------------------------------
+
+    def invoke(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """Call the model chosen, and the next one when it fails."""
+        call, target = self._routed(input, config, stop, kwargs)
+        return cast(AIMessage, loops.run(call, target))
+
+    async def ainvoke(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> AIMessage:
+        """`invoke` for asynchronous hosts."""
+        call, target = self._routed(input, config, stop, kwargs)
+        return cast(AIMessage, await loops.arun(call, target))
+
+    def stream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> Iterator[AIMessageChunk]:
+        """Stream from the model chosen; the next one is tried only while nothing has come."""
+        call, target = self._routed(input, config, stop, kwargs)
+        yield from loops.stream(call, target)
+
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+    ) -> AsyncIterator[AIMessageChunk]:
+        """`stream` for asynchronous hosts."""
+        call, target = self._routed(input, config, stop, kwargs)
+        async for piece in loops.astream(call, target):
+            yield piece
+
+    def generate(
+        self, messages: list[list[BaseMessage]], stop: list[str] | None = None, callbacks: Any = None, **kwargs: Any
+    ) -> LLMResult:
+        """One routed call per list of messages. The models chosen report to the callbacks, each call once."""
+        config, kwargs = _split(callbacks, kwargs)
+        replies = [self.invoke(item, config, stop=stop, **kwargs) for item in messages]
+        return LLMResult(generations=[[ChatGeneration(message=reply)] for reply in replies])
+
+    async def agenerate(
+        self, messages: list[list[BaseMessage]], stop: list[str] | None = None, callbacks: Any = None, **kwargs: Any
+    ) -> LLMResult:
+        """`generate` for asynchronous hosts."""
+        config, kwargs = _split(callbacks, kwargs)
+        replies = [await self.ainvoke(item, config, stop=stop, **kwargs) for item in messages]
+        return LLMResult(generations=[[ChatGeneration(message=reply)] for reply in replies])
+
+    def bind_tools(self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        """Keep the tools until a model is chosen; only models that can call tools will be."""
+        options = kwargs if tool_choice is None else {"tool_choice": tool_choice, **kwargs}
+        return cast("Runnable[LanguageModelInput, AIMessage]", self.bind(tools=QueuedTools(tools, options)))
+
+    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
+        """Keep the schema until a model is chosen. A reply that does not follow it counts as a failure of that model."""
+        return RoutedStructuredOutput(self, schema, {"include_raw": include_raw, **kwargs})
+
+    def stream_events(self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any) -> Any:
+        """Events of the model chosen."""
+        if version != "v3":
+            return super().stream_events(input, config, version=version, **kwargs)
+        call, target = self._routed(input, config, kwargs.pop("stop", None), kwargs)
+        call.desk.load(call.site, call.journal)
+        turn = call.turn()
+        options = merge_configs(target.config, {"callbacks": [loops.Settling(call, turn)]})
+        return target.make(turn.model).stream_events(list(turn.messages), options, version="v3", **target.kwargs)
+
+    def astream_events(self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any) -> Any:
+        """Events of the model chosen."""
+        if version != "v3":
+            return super().astream_events(input, config, version=version, **kwargs)
+        return self._astream_v3(input, config, kwargs)
+
+    def _astream_v3(self, input: Any, config: RunnableConfig | None, kwargs: dict[str, Any]) -> Awaitable[Any]:
+        async def begin() -> Any:
+            call, target = self._routed(input, config, kwargs.pop("stop", None), kwargs)
+            await call.desk.aload(call.site, call.journal)
+            turn = call.turn()
+            options = merge_configs(target.config, {"callbacks": [loops.Settling(call, turn)]})
+            return await target.make(turn.model).astream_events(list(turn.messages), options, version="v3", **target.kwargs)
+
+        return begin()
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _routed(
+        self, input: LanguageModelInput, config: RunnableConfig | None, stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> tuple[Call, loops.Target]:
+        tools = kwargs.pop("tools", None)
+        if not isinstance(tools, QueuedTools):
+            if tools is not None:
+                kwargs["tools"] = tools  # bound in a provider's own form: the host knows what it does
+            make = self.models.__getitem__
+        else:
+            queued = tools
+
+            def make(name: str) -> Any:
+                def bind() -> Any:
+                    return self.models[name].bind_tools(list(queued.tools), **queued.options)
+
+                return self._bound.get((name, *queued.key), queued, bind)
+
+        if stop is not None:
+            kwargs["stop"] = stop
+        structured = any(kwargs.get(key) for key in ("response_format", "format"))
+        return self.prepare(input, config, make, kwargs, tools or (), structured)
+
+    def prepare(
+        self, input: LanguageModelInput, config: RunnableConfig | None, make: Any, kwargs: Mapping[str, Any], tools: Sequence[Any],
+        structured: bool, parsed: bool = False,
+    ) -> tuple[Call, loops.Target]:
+        """A routed call that is ready to run.
+
+        Args:
+            input: the prompt.
+            config: as the host gave it.
+            make: pool name → the runnable to call.
+            kwargs: goes to the runnable.
+            tools: what is bound.
+            structured: whether the reply must follow a schema.
+            parsed: whether the runnable returns something else than the reply.
+        """
+        full = ensure_config(config)
+        limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
+        prompt = read_prompt(self._convert_input(input).to_messages(), tools=tools, structured=structured, room=limit or 0)
+        call = Call.prepare(self._desk, full, prompt, limit)
+        return call, loops.Target(make, full, kwargs, parsed)
+
+    @property
+    def bound(self) -> BoundModels:
+        """Models with tools or a schema bound, kept."""
+        return self._bound
+
+    @property
+    def _llm_type(self) -> str:
+        return "steproute"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"models": sorted(self.models), "policy": self.router.policy.name}
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: CallbackManagerForLLMRun | None = None, **kwargs: Any
+    ) -> ChatResult:
+        reply = self.invoke(messages, {"callbacks": []}, stop=stop, **kwargs)  # whoever calls this reports the call
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: AsyncCallbackManagerForLLMRun | None = None, **kwargs: Any
+    ) -> ChatResult:
+        reply = await self.ainvoke(messages, {"callbacks": []}, stop=stop, **kwargs)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+def _common_limit(clients: Any) -> int | None:
+    """The largest completion limit, when every chat model has one of its own."""
+    limits = [next((value for key in _LIMITS if isinstance(value := getattr(client, key, None), int)), None) for client in clients]
+    return max(limit for limit in limits if limit is not None) if limits and None not in limits else None
+
+
+def _split(callbacks: Any, kwargs: dict[str, Any]) -> tuple[RunnableConfig, dict[str, Any]]:
+    """The configuration that `generate` takes as separate arguments."""
+    config: dict[str, Any] = {"callbacks": callbacks}
+    for name in ("tags", "metadata", "run_name", "run_id"):
+        value = kwargs.pop(name, None)
+        if value is not None:
+            config[name] = value
+    return cast(RunnableConfig, config), kwargs

@@ -1,0 +1,294 @@
+"""Opens the journal of a call's task, and keeps router, records and checkpoints in step."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+
+from steproute.errors import ConfigError, unknown_name
+from steproute.ledger import Ledger, Step, Subtask, Task, ToolCall
+from steproute.plugins.langgraph import persist
+from steproute.plugins.langgraph.journal import Journal, journals_of, within
+from steproute.plugins.langgraph.prompt import Prompt, shown
+from steproute.plugins.langgraph.reasoning import author
+from steproute.plugins.langgraph.records import KEY, Record
+from steproute.plugins.langgraph.site import Site
+from steproute.plugins.langgraph.usage import known_names, reported_model, same_model
+from steproute.router import Router
+
+TaskSetting = str | Task | Ledger | Callable[[RunnableConfig], "str | Task"] | None
+
+TASK = "steproute_task"
+ROLE = "steproute_role"
+_LOOKED_BACK = 8
+"""Steps whose evidence may still change after later steps have begun."""
+_OUTPUT_KEPT = 200
+_GENERIC_NODES = frozenset({"model", "agent", "call_model", "llm", "chatbot"})
+_RUNS_KEPT = 128
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may set for a node, a model or a middleware."""
+
+    role: str | None = None
+    task: TaskSetting = None
+    domain: str = "generic"
+    fallbacks: bool = True
+    durable: bool = True
+
+
+class Desk:
+    """One router with the chat models of its pool, as one node, model or middleware uses it."""
+
+    def __init__(self, router: Router, clients: Mapping[str, Any] | None, settings: Settings):
+        """Check the names.
+
+        Raises:
+            ConfigError: no models, or one the router's pool does not have.
+        """
+        if not isinstance(router, Router):
+            raise ConfigError(f"router: seen {type(router).__name__}; allowed: a steproute.Router")
+        if clients is not None and not clients:
+            raise ConfigError("models: none given; allowed: a chat model for each model of the router's pool")
+        for name in clients or ():
+            if name not in router.pool:
+                raise ConfigError(unknown_name("models", name, router.pool.names))
+        self.router, self.settings = router, settings
+        self.clients = dict(clients or {})
+        self.absent = [name for name in router.pool.names if name not in self.clients] if clients is not None else []
+        self.journals = journals_of(router)
+        self._names = {name: known_names(client) for name, client in self.clients.items()}
+        self._runs: OrderedDict[int, tuple[Any, str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # --- whose call it is -------------------------------------------------------------------------------------
+
+    def role(self, site: Site, config: RunnableConfig) -> str:
+        """The worker a call is made for: as set, else the agent's name, else the node's, else the subgraph's."""
+        told = (config.get("configurable") or {}).get(ROLE) or self.settings.role
+        if told:
+            return str(told)
+        if site.node not in _GENERIC_NODES:
+            return site.node
+        if site.agent:
+            return site.agent
+        names = [part.partition(":")[0] for part in site.ns.split("|")]
+        return next((name for name in reversed(names) if name not in _GENERIC_NODES and not name.isdigit()), site.node)
+
+    def journal(self, site: Site, config: RunnableConfig, prompt: Prompt) -> Journal:
+        """The journal of the task a call belongs to.
+
+        The task is the one set; else the thread; else the run of the graph; else the conversation: calls with the same
+        system prompt and first human message.
+        """
+        told: Any = (config.get("configurable") or {}).get(TASK) or self.settings.task
+        if callable(told):
+            told = told(config)
+        if isinstance(told, Ledger):
+            return self._open(told.task, told)
+        if not isinstance(told, Task):
+            told = Task(id=str(told or self._task_id(site, prompt)), goal=prompt.goal, domain=self.settings.domain)
+        return self._open(told, told)
+
+    def _open(self, task: Task, opening: Ledger | Task) -> Journal:
+        known = self.journals.get(task.id)
+        if known is not None and known.home and self.router.ended(task.id):
+            self.journals.forget(task.id)  # finished by the host: what comes now is another task under the same name
+        return self.journals.open(task, opening)
+
+    def _task_id(self, site: Site, prompt: Prompt) -> str:
+        if site.thread is not None:
+            return site.thread
+        if site.in_graph:
+            return self._run_id(site)
+        system = next((shown(message) for message in prompt.messages if isinstance(message, SystemMessage)), "")
+        mark = hashlib.blake2b(f"{system}\0{prompt.goal}".encode("utf-8", "replace"), digest_size=8)
+        return f"chat-{mark.hexdigest()}"
+
+    def _run_id(self, site: Site) -> str:
+        """A name for a run without a thread: that of its records, else one that lasts as long as its channels."""
+        for record in (site.channel(KEY) or {}).values():
+            return str(record["task"])
+        channels = getattr(site.read, "args", ())[1:2]
+        if not channels or "|" in site.ns:  # in a subgraph only the outer graph's superstep is known
+            return f"run-{site.root or 'unknown'}"
+        token = channels[0]
+        with self._lock:
+            known = self._runs.get(id(token))
+            if known is None or known[0] is not token:
+                known = self._runs[id(token)] = (token, f"run-{site.root or id(token)}")
+                while len(self._runs) > _RUNS_KEPT:
+                    self._runs.popitem(last=False)
+            return known[1]
+
+    def author(self, message: BaseMessage) -> str:
+        """Pool name of the model that wrote a reply: as stamped, else by the name its provider reports."""
+        return author(message) or self.named(reported_model(message))
+
+    def named(self, reported: str) -> str:
+        """Pool name of the chat model a provider calls so; empty when there is none."""
+        if not reported:
+            return ""
+        for exact in (True, False):
+            for name, known in self._names.items():
+                if any(reported == item if exact else same_model(reported, item) for item in known):
+                    return name
+        found = self.router.pool.resolve(reported)
+        return found.name if found is not None else ""
+
+    # --- what other processes and the state say ------------------------------------------------------------------
+
+    def take_in(self, journal: Journal, records: Mapping[str, Any], refs: Mapping[str, str] | None = None) -> None:
+        """Learn of steps that other processes made: their spending counts, their steps stand in the ledger."""
+        if not records and not refs:
+            return
+        with journal.lock:
+            new = journal.take_in(records, refs)
+            task = journal.task
+            steps = [Step.model_validate(record["ledger"]) for record in new if record.get("ledger")]
+            for record in new:
+                if record["spent"]:
+                    self.router.accounts.open(task.id, task.parent, resume=True)
+                    self.router.accounts.settle(task.id, None, record["spent"])
+                for index, call_id in enumerate(record.get("tools") or ()):
+                    journal.tools[call_id] = (record["decision"], index)
+            if not steps:
+                return
+            ledger = self.router.ledger(task.id)
+            if ledger is None:
+                opening = journal.opening
+                ledger = journal.opening = opening if isinstance(opening, Ledger) else Ledger(task=opening)
+            known = {step.id for step in ledger.steps}
+            ledger.steps.extend(step for step in steps if step.id not in known)
+
+    def load(self, site: Site, journal: Journal) -> None:
+        """Read what was saved in the graph's state and checkpoints, where this process has not yet."""
+        with self.router.faults.kept("reading a LangGraph checkpoint"):
+            wanted = persist.checkpoints_to_read(site, journal) if self.settings.durable else []
+            self._take_in_all(site, journal, persist.load(site, wanted) if wanted else ())
+
+    async def aload(self, site: Site, journal: Journal) -> None:
+        """`load` for asynchronous nodes."""
+        with self.router.faults.kept("reading a LangGraph checkpoint"):
+            wanted = persist.checkpoints_to_read(site, journal) if self.settings.durable else []
+            self._take_in_all(site, journal, await persist.aload(site, wanted) if wanted else ())
+
+    def _take_in_all(self, site: Site, journal: Journal, saved: Iterable[Any]) -> None:
+        for item in saved:
+            self.take_in(journal, *persist.read_saved(item))
+        self.take_in(journal, journal.unknown(site.channel(KEY)))
+
+    # --- what is told to others --------------------------------------------------------------------------------
+
+    def save(self, site: Site, journal: Journal, keys: Sequence[str], to_state: bool = True) -> None:
+        """Write records into the state the node will leave, and beside the checkpoint it runs from."""
+        with self.router.faults.kept("saving LangGraph records"):
+            if to_state:
+                self._send(site, journal, keys)
+            if self.settings.durable and persist.saves(site):
+                persist.save(site, journal, keys)
+
+    async def asave(self, site: Site, journal: Journal, keys: Sequence[str], to_state: bool = True) -> None:
+        """`save` for asynchronous nodes."""
+        with self.router.faults.kept("saving LangGraph records"):
+            if to_state:
+                self._send(site, journal, keys)
+            if self.settings.durable and persist.saves(site):
+                await persist.asave(site, journal, keys)
+
+    def _send(self, site: Site, journal: Journal, keys: Sequence[str]) -> None:
+        if site.send is None:
+            return
+        with journal.lock:
+            if site.channel(KEY) is None:
+                journal.homeless.update(keys)
+                return
+            execution = journal.execution(site)
+            if execution.sent is None:  # one write per execution: a second would split the node's `updates` event
+                execution.sent = {}
+                site.send([(KEY, execution.sent)])
+            execution.sent.update({key: journal.records[key] for key in keys})
+
+    def changed(self, journal: Journal, site: Site, channel: Mapping[str, Any] | None) -> list[str]:
+        """Keys of records that a state has in an older version, or cannot have from a graph without the key inside it."""
+        self.refresh(journal)
+        known = channel or {}
+        with journal.lock:
+            homeless = [key for key in journal.homeless if within(journal.records[key]["ns"], site.parent)]
+            journal.homeless.difference_update(homeless)
+            newer = [
+                key for key, copy in known.items()
+                if key in journal.records and journal.records[key]["version"] > copy.get("version", 0)
+            ]
+            return [*newer, *homeless]
+
+    def refresh(self, journal: Journal) -> list[str]:
+        """Bring the latest records up to the router's ledger. Returns the keys that changed."""
+        ledger = self.router.ledger(journal.task.id)
+        if ledger is None:
+            return []
+        changed = []
+        with journal.lock:
+            steps = {step.id: step for step in ledger.steps[-_LOOKED_BACK:]}
+            for key, record in list(journal.records.items())[-2 * _LOOKED_BACK :]:
+                step = steps.get(record["decision"])
+                if step is None or not record["answers"] or key not in journal.home:
+                    continue
+                if _mark(step) != record.get("mark"):
+                    journal.update(key, ledger=dumped(step), mark=_mark(step), g_after=step.g)
+                    changed.append(key)
+        return changed
+
+    def read_tools(self, journal: Journal, messages: Sequence[BaseMessage]) -> None:
+        """Note how tool calls ended, from the results at the end of the messages."""
+        for message in reversed(messages):
+            if not isinstance(message, ToolMessage):
+                break
+            with journal.lock:
+                found = journal.tools.pop(message.tool_call_id, None)
+            if found is not None:
+                self._tool_ended(journal, found, shown(message) if message.status == "error" else "")
+
+    def _tool_ended(self, journal: Journal, found: tuple[str, int], error: str) -> None:
+        decision, index = found
+        ledger = self.router.ledger(journal.task.id)
+        step = next((item for item in reversed(ledger.steps[-32:]) if item.id == decision), None) if ledger else None
+        if step is None or index >= len(step.tool_calls):
+            return
+        call: ToolCall = step.tool_calls[index]
+        call.ok, call.error = not error, " ".join(error.split())[:200]
+        made = next((item for item in reversed(self.router.decisions(journal.task.id)) if item.id == decision), None)
+        if made is not None:
+            self.router.report(journal.task.id, (), made)
+
+    def set_subtasks(self, journal: Journal, subtasks: Sequence[Subtask]) -> None:
+        """Put the subtasks a state holds into the ledger."""
+        ledger = self.router.ledger(journal.task.id)
+        if ledger is None:
+            opening = journal.opening
+            ledger = journal.opening = opening if isinstance(opening, Ledger) else Ledger(task=opening)
+        if ledger.subtasks != list(subtasks):
+            ledger.subtasks = list(subtasks)
+            self.router.report(journal.task.id, ())
+
+
+def dumped(step: Step) -> Record:
+    """A step as plain JSON. Of a long output the beginning and a hash are kept: the messages hold the rest."""
+    output = step.output
+    if len(output) > _OUTPUT_KEPT:
+        mark = hashlib.blake2b(output.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        output = f"{output[:_OUTPUT_KEPT]}… #{mark}"
+    return {**step.model_dump(mode="json", exclude_defaults=True), "output": output}
+
+
+def _mark(step: Step) -> str:
+    tools = "".join("?" if call.ok is None else "01"[call.ok] for call in step.tool_calls)
+    return f"{len(step.outcome.evidence)}/{step.g}/{tools}"

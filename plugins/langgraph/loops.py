@@ -1,0 +1,192 @@
+"""The loop of a routed call, in its four forms: whole or streamed, blocking or not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessageChunk, BaseMessage, BaseMessageChunk, message_chunk_to_message
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+
+from steproute.plugins.langgraph.calls import Call, Turn, stamp
+from steproute.plugins.langgraph.heard import Ears
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be run on the model that gets chosen."""
+
+    make: Callable[[str], Any]
+    """Pool name → the runnable to call."""
+    config: RunnableConfig
+    kwargs: Mapping[str, Any]
+    parsed: bool = False
+    """True = the runnable returns something else than the reply, which is then heard through callbacks."""
+
+    def attempt(self, turn: Turn) -> tuple[RunnableConfig, Ears | None]:
+        """Configuration of one attempt. Each attempt is a run of its own in the host's traces."""
+        config = self.config
+        if turn.decision.attempt > 1 and "run_id" in config:
+            config = {key: value for key, value in config.items() if key != "run_id"}  # type: ignore[assignment]
+        if not self.parsed:
+            return config, None
+        ears = Ears()
+        return merge_configs(config, {"callbacks": [ears]}), ears
+
+
+def run(call: Call, target: Target) -> Any:
+    """Call the model chosen, and the next one when it fails."""
+    desk, site, journal = call.desk, call.site, call.journal
+    desk.load(site, journal)
+    while True:
+        turn = call.turn()
+        desk.save(site, journal, call.touched, to_state=False)
+        config, ears = target.attempt(turn)
+        try:
+            result = target.make(turn.model).invoke(list(turn.messages), config, **target.kwargs)
+        except BaseException as error:
+            try:
+                call.failed(turn, error, _reply(ears))
+            finally:
+                desk.save(site, journal, call.take_touched())
+            continue
+        call.answered(turn, _reply(ears) if target.parsed else _message(result))
+        desk.save(site, journal, call.take_touched())
+        return result
+
+
+async def arun(call: Call, target: Target) -> Any:
+    """`run` for asynchronous hosts."""
+    desk, site, journal = call.desk, call.site, call.journal
+    await desk.aload(site, journal)
+    while True:
+        turn = call.turn()
+        await desk.asave(site, journal, call.touched, to_state=False)
+        config, ears = target.attempt(turn)
+        try:
+            result = await target.make(turn.model).ainvoke(list(turn.messages), config, **target.kwargs)
+        except BaseException as error:
+            try:
+                call.failed(turn, error, _reply(ears))
+            finally:
+                await desk.asave(site, journal, call.take_touched())
+            continue
+        call.answered(turn, _reply(ears) if target.parsed else _message(result))
+        await desk.asave(site, journal, call.take_touched())
+        return result
+
+
+def stream(call: Call, target: Target) -> Iterator[Any]:
+    """Stream from the model chosen. Once something has come, a failure is the host's: what was shown cannot be unsaid."""
+    desk, site, journal = call.desk, call.site, call.journal
+    desk.load(site, journal)
+    while True:
+        turn = call.turn()
+        desk.save(site, journal, call.touched, to_state=False)
+        config, ears = target.attempt(turn)
+        pieces: list[Any] = []
+        try:
+            for piece in target.make(turn.model).stream(list(turn.messages), config, **target.kwargs):
+                yield _noted(piece, pieces, turn)
+        except GeneratorExit:
+            _abandoned(call, turn, pieces)
+            desk.save(site, journal, call.take_touched())
+            raise
+        except BaseException as error:
+            try:
+                call.failed(turn, error, _reply(ears))
+            finally:
+                desk.save(site, journal, call.take_touched())
+            if pieces:
+                raise
+            continue
+        call.answered(turn, _reply(ears) if target.parsed else _whole(pieces))
+        desk.save(site, journal, call.take_touched())
+        return
+
+
+async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
+    """`stream` for asynchronous hosts."""
+    desk, site, journal = call.desk, call.site, call.journal
+    await desk.aload(site, journal)
+    while True:
+        turn = call.turn()
+        await desk.asave(site, journal, call.touched, to_state=False)
+        config, ears = target.attempt(turn)
+        pieces: list[Any] = []
+        try:
+            async for piece in target.make(turn.model).astream(list(turn.messages), config, **target.kwargs):
+                yield _noted(piece, pieces, turn)
+        except GeneratorExit:
+            _abandoned(call, turn, pieces)
+            desk.save(site, journal, call.take_touched())  # nothing may be awaited while a generator is being closed
+            raise
+        except BaseException as error:
+            try:
+                call.failed(turn, error, _reply(ears))
+            finally:
+                await desk.asave(site, journal, call.take_touched())
+            if pieces:
+                raise
+            continue
+        call.answered(turn, _reply(ears) if target.parsed else _whole(pieces))
+        await desk.asave(site, journal, call.take_touched())
+        return
+
+
+def _noted(piece: Any, pieces: list[Any], turn: Turn) -> Any:
+    if not pieces and isinstance(piece, BaseMessage):
+        stamp(piece, turn.decision, turn.model)  # on one piece only: pieces are added up by whoever reads them
+    pieces.append(piece)
+    return piece
+
+
+def _abandoned(call: Call, turn: Turn, pieces: list[Any]) -> None:
+    """The host stopped listening: the provider is paid for what it said so far."""
+    whole = _whole(pieces)
+    if whole is None:
+        call.dropped(turn)
+    else:
+        call.answered(turn, whole)
+
+
+def _whole(pieces: list[Any]) -> BaseMessage | None:
+    """The reply that the pieces add up to."""
+    chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
+    if chunks and len(chunks) == len(pieces):
+        return message_chunk_to_message(chunks[0] if len(chunks) == 1 else chunks[0] + chunks[1:])  # type: ignore[operator]
+    last = pieces[-1] if pieces else None
+    return message_chunk_to_message(last) if isinstance(last, BaseMessageChunk) else _message(last)
+
+
+def _reply(ears: Ears | None) -> BaseMessage | None:
+    heard = ears.replied if ears is not None else None
+    return heard.message if heard is not None else None
+
+
+def _message(result: Any) -> BaseMessage | None:
+    return result if isinstance(result, BaseMessage) else None
+
+
+class Settling(Ears):
+    """Settles a call whose events the host reads by itself, once the model has finished or failed."""
+
+    def __init__(self, call: Call, turn: Turn):
+        super().__init__()
+        self._call, self._turn = call, turn
+
+    def on_llm_end(self, response: Any, *, run_id: Any, **more: Any) -> None:
+        """A call returned."""
+        super().on_llm_end(response, run_id=run_id, **more)
+        self._call.answered(self._turn, _reply(self))
+        self._call.desk.save(self._call.site, self._call.journal, self._call.take_touched())
+
+    def on_llm_error(self, error: BaseException, *, run_id: Any, **more: Any) -> None:
+        """A call failed."""
+        super().on_llm_error(error, run_id=run_id, **more)
+        with contextlib.suppress(type(error)):  # raised again where nobody else is to be tried; the host has it already
+            self._call.failed(self._turn, error)
+        self._call.desk.save(self._call.site, self._call.journal, self._call.take_touched())

@@ -1,0 +1,214 @@
+"""A graph node that decides for the LLM call after it, and keeps the router's records in the graph's state."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+try:
+    from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.config import ensure_config
+    from langgraph.graph import MessagesState
+    from langgraph.types import Command
+except ImportError as error:
+    raise ImportError(f"router_node needs langgraph ({error}); install it with: pip install 'steproute[langgraph]'") from error
+
+from steproute.models import Needs
+from steproute.plugins.langgraph.calls import Call
+from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
+from steproute.plugins.langgraph.history import read_history
+from steproute.plugins.langgraph.journal import Journal
+from steproute.plugins.langgraph.prompt import Prompt, read_prompt
+from steproute.plugins.langgraph.records import KEY, Record, as_mapping, records_in
+from steproute.plugins.langgraph.schema import as_schema, subtasks_in, with_records
+from steproute.plugins.langgraph.site import Site, site_of
+from steproute.router import Router
+
+Node = Callable[..., Any]
+
+
+def router_node(
+    router: Router,
+    State: type[Any] = MessagesState,
+    *,
+    role: str | Callable[[Any], str] | None = None,
+    task: TaskSetting = None,
+    domain: str = "generic",
+    needs: Needs | Callable[[Any], Needs] | None = None,
+    max_tokens: int | None = None,
+    messages_key: str = "messages",
+    subtasks_key: str | None = None,
+    into: str | None = None,
+    goto: Mapping[str, str] | Callable[[Record], str] | None = None,
+) -> Node:
+    """A node that decides which model serves the next LLM call.
+
+    The ledger is built from the state: replies by id, errors of tools, subtasks. Decision and ledger are written into
+    the graph's own state, as plain JSON under the key `steproute`, which needs no field in `State`. A `RoutedChatModel`
+    that is called later, in the same graph or in one inside it, takes the decision made for its role. Later nodes read
+    it with `latest_decision`. Replies of models that are not routed count as the answer to the decision before them.
+
+    Args:
+        router: the router.
+        State: schema of the graph's state: TypedDict, pydantic model or dataclass.
+        role: worker that is to be called, or a callable that finds it in the state; None = whoever comes next.
+        task: as for `RoutedChatModel`.
+        domain: progress view of tasks that begin here.
+        needs: what the call will need of a model; None = what the messages show.
+        max_tokens: limit of the completion, for the worst case.
+        messages_key: where the state holds its messages; it may have none.
+        subtasks_key: where it holds subtasks; None = `subtasks` or `todos`.
+        into: a field of the state that gets the name of the chosen model.
+        goto: the node to go to by model, or a callable that gets the record; the node then returns a `Command`.
+
+    Returns:
+        The node, for `add_node`.
+
+    Raises:
+        ConfigError: the schema cannot be used.
+    """
+    desk = Desk(router, None, Settings(None, task, domain))
+    reader = _Reader(desk, messages_key, subtasks_key)
+
+    def route(state: Any, config: RunnableConfig) -> Any:
+        view = reader.read(state, config)
+        own = as_schema(view.values, State)
+        worker = role(own) if callable(role) else role or ""
+        prompt = _for_role(view.prompt, worker, needs(own) if callable(needs) else needs)
+        call = Call(desk, view.journal, view.site, prompt, worker, max_tokens, kind="node")
+        model = call.turn().model
+        update: dict[str, Any] = {KEY: view.update(desk, call.key)}
+        if into is not None:
+            update[into] = model
+        if goto is None:
+            return update
+        record = view.journal.records[call.key]
+        return Command(update=update, goto=goto(record) if callable(goto) else goto.get(model, model))
+
+    returns = Command[Literal[tuple(goto.values())]] if isinstance(goto, Mapping) else dict  # type: ignore[misc]
+    return _annotated(route, "router", State, returns)
+
+
+def finish_node(
+    router: Router,
+    State: type[Any] = MessagesState,
+    *,
+    success: Callable[[Any], bool | float | None] | None = None,
+    task: TaskSetting = None,
+    messages_key: str = "messages",
+    subtasks_key: str | None = None,
+) -> Node:
+    """A node that takes in the last replies and ends the task: its steps get their credit, the queues advance.
+
+    Args:
+        router: the router.
+        State: schema of the graph's state.
+        success: tells from the state whether the task succeeded, or a reward in [0, 1]; None = not known.
+        task: as for `router_node`.
+        messages_key: where the state holds its messages.
+        subtasks_key: where it holds subtasks.
+    """
+    desk = Desk(router, None, Settings(None, task))
+    reader = _Reader(desk, messages_key, subtasks_key)
+
+    def finish(state: Any, config: RunnableConfig) -> Any:
+        view = reader.read(state, config)
+        result = success(as_schema(view.values, State)) if success is not None else None
+        update = {KEY: view.update(desk)}
+        if isinstance(result, bool) or result is None:
+            router.finish(view.journal.task.id, result)
+        else:
+            router.finish(view.journal.task.id, reward=float(result))
+        return update
+
+    return _annotated(finish, "finish", State, dict)
+
+
+def latest_decision(state: Any = None, role: str | None = None) -> Record | None:
+    """The router's newest decision, with model, reason, scores and progress.
+
+    Args:
+        state: the state of a node that asks for the router's key (its schema made by `with_records`, or its own);
+            None = the state of the graph that is running.
+        role: of this worker only.
+
+    Returns:
+        The record, or None when there is none.
+    """
+    records = records_in(state) if state is not None else dict(site_of(ensure_config(None)).channel(KEY) or {})
+    found = [record for record in records.values() if role in (None, record["role"]) and record["kind"] != "message"]
+    return dict(max(found, key=lambda record: record["at"])) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What a node sees when it runs."""
+
+    site: Site
+    values: dict[str, Any]
+    prompt: Prompt
+    journal: Journal
+    found: list[str]
+    """Keys of records read from the conversation."""
+
+    def update(self, desk: Desk, *keys: str) -> dict[str, Record]:
+        """Records the state does not have yet, or not in this version."""
+        wanted = dict.fromkeys((*desk.changed(self.journal, self.site, self.values.get(KEY)), *self.found, *keys))
+        return {key: self.journal.records[key] for key in wanted}
+
+
+class _Reader:
+    """Turns a state into what the router needs to know of it."""
+
+    def __init__(self, desk: Desk, messages_key: str, subtasks_key: str | None):
+        self._desk, self._messages_key, self._subtasks_key = desk, messages_key, subtasks_key
+
+    def read(self, state: Any, config: RunnableConfig) -> _View:
+        """Take in the state."""
+        desk, full = self._desk, ensure_config(config)
+        site, values = site_of(full), as_mapping(state)
+        prompt = self._prompt(values)
+        journal = desk.journal(site, full, prompt)
+        fresh = not journal.home and not journal.records
+        desk.load(site, journal)
+        desk.take_in(journal, journal.unknown(values.get(KEY)))
+        desk.read_tools(journal, prompt.messages)
+        subtasks = subtasks_in(values, self._subtasks_key)
+        if subtasks is not None:
+            desk.set_subtasks(journal, subtasks)
+        watching = not fresh or bool(journal.records)
+        return _View(site, values, prompt, journal, read_history(desk, journal, site, prompt.messages, watching))
+
+    def _prompt(self, values: Mapping[str, Any]) -> Prompt:
+        """The state's messages; without any, its texts and numbers stand for what is asked."""
+        found = values.get(self._messages_key)
+        messages: Sequence[BaseMessage] = ()
+        if isinstance(found, BaseMessage):
+            messages = [found]
+        elif isinstance(found, Sequence) and found and not isinstance(found, str):
+            messages = convert_to_messages(list(found))
+        if not messages:
+            plain = {key: value for key, value in values.items() if isinstance(value, (str, int, float)) and value != ""}
+            messages = [HumanMessage("\n".join(f"{key}: {value}" for key, value in plain.items()))]
+        return read_prompt(messages)
+
+
+def _for_role(prompt: Prompt, role: str, needs: Needs | None) -> Prompt:
+    """The prompt as one worker's: its needs as told, its identity with the worker's name in it."""
+    mark = hashlib.blake2b(f"{prompt.digest}\0{role}".encode("utf-8", "replace"), digest_size=8)
+    seen = prompt.needs
+    if needs is not None:
+        needs = Needs(needs.tools, needs.vision or seen.vision, needs.structured).at_least(
+            max(needs.context_tokens, seen.context_tokens)
+        )
+    return replace(prompt, digest=mark.hexdigest(), needs=needs or seen)
+
+
+def _annotated(function: Node, name: str, schema: type[Any], returns: Any) -> Node:
+    """Give a node the annotations LangGraph reads: the schema of its state, and where it may go."""
+    function.__annotations__ = {"state": with_records(schema), "config": RunnableConfig, "return": returns}
+    function.__name__ = function.__qualname__ = name
+    return function

@@ -1,0 +1,98 @@
+"""Where in a running graph a call is made: what LangGraph puts into the configuration of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+_READ = "__pregel_read"
+_SEND = "__pregel_send"
+_CHECKPOINTER = "__pregel_checkpointer"
+_SCRATCHPAD = "__pregel_scratchpad"
+_RUNTIME = "__pregel_runtime"
+_RESUMING = "__pregel_resuming"
+_PUSH = "__pregel_push"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node at work; outside of a graph everything is empty."""
+
+    thread: str | None = None
+    node: str = ""
+    agent: str = ""
+    """Name given to `create_agent`."""
+    ns: str = ""
+    """Namespace with the ids of the node executions: the same after an interrupt, another one in a fork."""
+    place: str = ""
+    """The namespace without ids, with the number of the branch under `Send`: the same in a fork too."""
+    root: str = ""
+    """Id of the outermost graph's checkpoint the step runs from; sorts by time."""
+    addressed: str = ""
+    """Checkpoint the caller went back to; empty in an ordinary run."""
+    resuming: bool = False
+    execution: Any = None
+    """An object that lives as long as one execution of the node."""
+    attempt: int = 1
+    """Attempt of a node with a retry policy."""
+    checkpointer: Any = None
+    read: Callable[[str], Any] | None = None
+    send: Callable[[list[tuple[str, Any]]], None] | None = None
+
+    @property
+    def in_graph(self) -> bool:
+        """Whether a node is at work."""
+        return self.execution is not None
+
+    @property
+    def parent(self) -> str:
+        """Namespace of the graph the node belongs to."""
+        return self.ns.rpartition("|")[0]
+
+    def channel(self, name: str) -> Mapping[str, Any] | None:
+        """A dict in the state of the graph the node belongs to; None when the graph has no such key."""
+        if self.read is None:
+            return None
+        try:
+            found = self.read(name)
+        except KeyError:
+            return None
+        return found if isinstance(found, Mapping) else {}
+
+
+def site_of(config: RunnableConfig) -> Site:
+    """Read the place of a call from its configuration."""
+    values: Mapping[str, Any] = config.get("configurable") or {}
+    meta: Mapping[str, Any] = config.get("metadata") or {}
+    thread = values.get("thread_id")
+    execution = values.get(_SCRATCHPAD)
+    agent = str(meta.get("lc_agent_name") or "")
+    if execution is None:
+        return Site(thread=None if thread is None else str(thread), agent=agent)
+    runtime = getattr(values.get(_RUNTIME), "execution_info", None)
+    ns = str(values.get("checkpoint_ns") or meta.get("langgraph_checkpoint_ns") or "")
+    return Site(
+        thread=None if thread is None else str(thread),
+        node=str(meta.get("langgraph_node") or ""),
+        agent=agent,
+        ns=ns,
+        place=_place(ns, meta.get("langgraph_path")),
+        root=str((values.get("checkpoint_map") or {}).get("", "")),
+        addressed=str(meta.get("checkpoint_id") or ""),
+        resuming=bool(values.get(_RESUMING)),
+        execution=execution,
+        attempt=int(getattr(runtime, "node_attempt", 1) or 1),
+        checkpointer=values.get(_CHECKPOINTER) or None,
+        read=values.get(_READ),
+        send=values.get(_SEND),
+    )
+
+
+def _place(ns: str, path: Any) -> str:
+    names = [part.partition(":")[0] for part in ns.split("|")]
+    if isinstance(path, (tuple, list)) and len(path) > 1 and path[0] == _PUSH:
+        names[-1] += f"#{path[1]}" if isinstance(path[1], int) else "#" + "".join(str(path[1:]).split())
+    return "|".join(names)
