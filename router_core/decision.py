@@ -57,8 +57,15 @@ class Decision:
     prompt_tokens: int = 0
 
     def score_of(self, name: str) -> CandidateScore:
-        """The entry of one model."""
-        return next(item for item in self.candidates if item.model == name)
+        """The entry of one model.
+
+        Raises:
+            KeyError: the pool did not have it.
+        """
+        for item in self.candidates:
+            if item.model == name:
+                return item
+        raise KeyError(name)
 
     def why(self) -> str:
         """Every candidate with its score, the terms of the score, its expected cost, or the reason it was left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
 from steproute import Model, Outcome, Price, Router
 from steproute.policies import Feedback, Scores, StepContext
 

@@ -7,6 +7,7 @@ from doubles import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
 from steproute import Budget, BudgetExceeded, Limit
 from steproute.accounts import Accounts
 
@@ -292,7 +293,9 @@ class Books(RuleBasedStateMachine):
 
     def total(self, task: str) -> tuple[int, int]:
         spent = sum(amount for who, amount in self.spent if task in self.payers(who))
-        held = [amount for who, amount, ends in self.held.values() if task in self.payers(who) and ends > self.clock.now]
+        held = [
+            amount for who, amount, ends in self.held.values() if task in self.payers(who) and ends > self.clock.now
+        ]
         return spent, sum(held)
 
     @rule(target=keys, task=st.sampled_from(["root", "left", "right", "leaf"]), amount=st.integers(0, 600))

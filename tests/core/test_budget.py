@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from steproute import Budget, ConfigError, Limit
 from steproute.budget import MAX_EXPONENT, advance_queue, penalty_weight
 
@@ -30,10 +31,19 @@ def test_a_number_is_a_hard_limit():
         ({"usd": math.inf}, "Budget: usd: seen inf; allowed: a number above 0, a Limit, or None for no limit"),
         ({"usd": "5"}, "Budget: usd: seen '5'; allowed: a number above 0, a Limit, or None for no limit"),
         ({"usd": True}, "Budget: usd: seen True; allowed: a number above 0, a Limit, or None for no limit"),
-        ({"usdd": 1}, "Budget: usdd: unknown name 'usdd'; did you mean 'usd'? allowed: energy_j, lease_s, other, seconds, tokens, usd"),
-        ({"usd": {"limt": 1}}, "Budget: usd.limt: unknown name 'limt'; did you mean 'limit'? allowed: hard, limit, target, value"),
+        (
+            {"usdd": 1},
+            "Budget: usdd: unknown name 'usdd'; did you mean 'usd'? allowed: energy_j, lease_s, other, seconds, tokens, usd",
+        ),
+        (
+            {"usd": {"limt": 1}},
+            "Budget: usd.limt: unknown name 'limt'; did you mean 'limit'? allowed: hard, limit, target, value",
+        ),
         ({"other": {"gpu_h": 0}}, "Budget: other: seen 0; allowed: a number above 0, a Limit, or None for no limit"),
-        ({"other": {"usd": 1}}, "Budget: other: usd has a field of its own; allowed: names other than usd, energy_j, seconds, tokens"),
+        (
+            {"other": {"usd": 1}},
+            "Budget: other: usd has a field of its own; allowed: names other than usd, energy_j, seconds, tokens",
+        ),
         ({"lease_s": 0}, "Budget: lease_s: Input should be greater than 0; seen 0"),
     ],
 )
@@ -45,7 +55,7 @@ def test_wrong_budgets_name_the_field(given, error):
 
 @pytest.mark.parametrize("field", [{"limit": 0}, {"limit": math.nan}, {"target": -1}, {"value": -0.1}, {"max": 1}])
 def test_wrong_limits_are_configuration_errors(field):
-    with pytest.raises(ConfigError, match="^Limit: "):
+    with pytest.raises(ConfigError, match=r"^Limit: "):
         Limit(**field)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from steproute import Model, Outcome, Price, Profile
 from steproute.forecast import KEPT, CostForecast, complete_energy, price_outcome
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from doubles import FakeClock
+
 from steproute.health import Health
 
 

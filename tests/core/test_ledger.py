@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+
 from steproute import Evidence, Ledger, LedgerError, Outcome, Step, Subtask, Task, ToolCall
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -15,9 +16,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=8,
 )
-evidence = st.builds(
-    Evidence, source=words, score=st.floats(0, 1), count=st.integers(0, 10**6), detail=words
-)
+evidence = st.builds(Evidence, source=words, score=st.floats(0, 1), count=st.integers(0, 10**6), detail=words)
 outcomes = st.builds(
     Outcome,
     call_id=words,
@@ -44,7 +43,9 @@ steps = st.builds(
 ledgers = st.builds(
     Ledger,
     task=st.builds(Task, id=words, goal=words, domain=words, parent=st.none() | words),
-    subtasks=st.lists(st.builds(Subtask, id=words, status=st.sampled_from(["todo", "doing", "done", "failed"])), max_size=3),
+    subtasks=st.lists(
+        st.builds(Subtask, id=words, status=st.sampled_from(["todo", "doing", "done", "failed"])), max_size=3
+    ),
     steps=st.lists(steps, max_size=4),
     notes=st.dictionaries(words, json_values, max_size=3),
 )
@@ -110,7 +111,8 @@ def test_notes_hold_only_what_json_can_carry():
 
 
 @pytest.mark.parametrize(
-    "field", [{"usd": -1.0}, {"seconds": float("nan")}, {"amounts": {"gpu_h": -1.0}}, {"prompt_tokens": -1}, {"cost": 1}]
+    "field",
+    [{"usd": -1.0}, {"seconds": float("nan")}, {"amounts": {"gpu_h": -1.0}}, {"prompt_tokens": -1}, {"cost": 1}],
 )
 def test_outcomes_refuse_impossible_amounts(field):
     with pytest.raises(ValidationError):

@@ -6,6 +6,7 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from steproute import ConfigError, Model, ModelPool, Needs, Price, Profile
 
 
@@ -41,7 +42,10 @@ def test_profile_seconds_and_joules_by_hand():
             {"price": {"input": -1, "output": 2}},
             "Model 'm': price.input: Input should be greater than or equal to 0; seen -1",
         ),
-        ({"price": {"input": float("nan"), "output": 2}}, "Model 'm': price.input: Input should be a finite number; seen nan"),
+        (
+            {"price": {"input": float("nan"), "output": 2}},
+            "Model 'm': price.input: Input should be a finite number; seen nan",
+        ),
         (
             {"price": {"input": 1, "outptu": 2}},
             "Model 'm': price.output: missing; it is required; price.outptu: unknown name 'outptu'; did you mean 'output'? "
@@ -49,11 +53,11 @@ def test_profile_seconds_and_joules_by_hand():
         ),
         (
             {"price": None},
-            "Model 'm': price: seen None; allowed: Price(input=…, output=…) in USD per million tokens, \"free\" or \"unknown\"",
+            'Model \'m\': price: seen None; allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"',
         ),
         (
             {"price": -0.5},
-            "Model 'm': price: seen -0.5; allowed: Price(input=…, output=…) in USD per million tokens, \"free\" or \"unknown\"",
+            'Model \'m\': price: seen -0.5; allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"',
         ),
         ({}, "Model 'm': price: missing; it is required"),
         ({"price": "free", "qualty": 0.3}, "Model 'm': qualty: unknown name 'qualty'; did you mean 'quality'?"),
@@ -72,7 +76,7 @@ def test_wrong_models_name_the_field_and_what_was_seen(given, error):
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
 def test_wrong_prices_are_configuration_errors(wrong):
-    with pytest.raises(ConfigError, match="^Price: input: Input should be"):
+    with pytest.raises(ConfigError, match=r"^Price: input: Input should be"):
         Price(input=wrong, output=1)
 
 
@@ -125,7 +129,7 @@ def test_pool_refuses_what_it_cannot_hold():
         ModelPool(["gpt"])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="the name 'm' is given twice"):
         ModelPool([Model("m", price="free"), Model("m", price="unknown")])
-    with pytest.raises(ConfigError, match="^default: unknown name 'larg'; did you mean 'large'"):
+    with pytest.raises(ConfigError, match=r"^default: unknown name 'larg'; did you mean 'large'"):
         ModelPool([Model("large", price="free")], default="larg")
 
 
@@ -141,7 +145,7 @@ def test_pool_changes_at_run_time():
     pool.retire("a")
     with pytest.raises(ConfigError, match="'c' is the last model and cannot be retired"):
         pool.retire("c")
-    with pytest.raises(ConfigError, match="^model: unknown name 'd'; allowed: c$"):
+    with pytest.raises(ConfigError, match=r"^model: unknown name 'd'; allowed: c$"):
         pool["d"]
 
 
