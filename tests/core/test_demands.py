@@ -49,7 +49,7 @@ def test_row_5_ten_parallel_calls_of_a_fifth_under_a_limit_of_one():
     for decision in granted:
         steps.observe(decision, paid(0.05))
     assert [steps.decide("t", step=f"again {i}", prompt_tokens=1000).model.name for i in range(3)] == ["a"] * 3
-    with pytest.raises(BudgetExceeded, match="spent 0.25, reserved by calls in flight 0.6"):
+    with pytest.raises(BudgetExceeded, match=r"spent 0.25, reserved by calls in flight 0.6"):
         steps.decide("t", step="one too many", prompt_tokens=1000)
 
 

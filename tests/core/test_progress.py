@@ -79,7 +79,7 @@ def test_wrong_weights_name_the_field_and_the_order():
     with pytest.raises(ConfigError, match=r"^progress\.partial\.alpha: seen -0\.1; allowed: 0 or more$"):
         replace(DEFAULT_WEIGHTS, partial=RegimeWeights(0.5, -0.1, 0, 0))
     with pytest.raises(
-        ConfigError, match="below the end 0.44 of 'recoverable'; regimes must be in the order invalid <"
+        ConfigError, match=r"below the end 0.44 of 'recoverable'; regimes must be in the order invalid <"
     ):
         replace(DEFAULT_WEIGHTS, partial=RegimeWeights(0.4, 0.1, 0, 0))
     with pytest.raises(

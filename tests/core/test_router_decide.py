@@ -132,7 +132,7 @@ def test_a_pin_is_kept_and_metered_and_has_to_fit():
     assert steps.accounts.spending("t").reserved["usd"] == pytest.approx(0.4)
     steps.observe(decision, Outcome(prompt_tokens=1000))
     assert steps.spent("t")["usd"] == pytest.approx(0.4)
-    with pytest.raises(Exception, match="hard limit usd=0.5 reached") as refusal:
+    with pytest.raises(Exception, match=r"hard limit usd=0.5 reached") as refusal:
         steps.decide("t", "coordinator", prompt_tokens=1000, pin="b")
     assert type(refusal.value).__name__ == "BudgetExceeded"
 
