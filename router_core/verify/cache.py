@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from steproute.verify.checks import ExamplesResult, Verdict, check_examples, check_tests
+from steproute.verify.checks import ExamplesResult, check_examples, check_tests
 from steproute.verify.examples import Example
 from steproute.verify.sandbox import Sandbox
+from steproute.verify.verdict import Verdict
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result", Verdict, ExamplesResult)

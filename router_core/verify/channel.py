@@ -14,6 +14,7 @@ from typing import Literal
 Ending = Literal["timeout", "crash", "flood", "forged"]
 """Why a process answers no more: too slow, gone, an answer too long, an answer nobody asked for."""
 
+_CHUNK = 1 << 16
 _CPU_LIMIT_CODES = frozenset({-signal.SIGXCPU, 128 + signal.SIGXCPU})  # direct, and as bubblewrap reports it
 
 
@@ -51,7 +52,7 @@ class Channel:
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin, self._process.stdout
         self._max_line = max_line
-        self._unread = b""
+        self._unread = bytearray()
         self._closed = False
         for stream in (self._input, self._output):
             os.set_blocking(stream.fileno(), False)
@@ -85,23 +86,28 @@ class Channel:
                     unsent = unsent[self._write(unsent) :]
                     if not unsent:
                         poll.unregister(self._input)
-            if b"\n" in self._unread:
-                answer, self._unread = self._unread.split(b"\n", 1)
+            end = self._unread.find(b"\n", max(0, len(self._unread) - _CHUNK))
+            if end >= 0:
                 if unsent:
                     raise Ended("forged")
+                answer = bytes(self._unread[:end])
+                del self._unread[: end + 1]
                 return answer
             if len(self._unread) > self._max_line:
                 raise Ended("flood")
 
     def _read(self) -> None:
-        chunk = os.read(self._output.fileno(), 1 << 16)
+        try:
+            chunk = os.read(self._output.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
         if not chunk:
             raise Ended(self._how_it_ended())
         self._unread += chunk
 
     def _write(self, data: memoryview) -> int:
         try:
-            return os.write(self._input.fileno(), data[: 1 << 16])
+            return os.write(self._input.fileno(), data[:_CHUNK])
         except BlockingIOError:
             return 0
         except BrokenPipeError:

@@ -26,7 +26,7 @@ class SandboxLimits(BaseModel):
     """Largest file the candidate may write."""
     folder_bytes: int = Field(default=16 << 20, ge=1 << 20)
     """Everything it may write together (bubblewrap only)."""
-    answer_bytes: int = Field(default=4 << 20, ge=1 << 10)
+    answer_bytes: int = Field(default=16 << 20, ge=1 << 10)
     """Longest result taken from one call, as text."""
 
     def of_process(self, cpu_seconds: int) -> dict[str, int]:

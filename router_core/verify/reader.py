@@ -6,6 +6,7 @@ from steproute.verify.literals import MAX_DEPTH, NotALiteral
 
 _LONG_DIGITS = 4_000
 _DIGITS = frozenset("0123456789")
+MAX_VALUES = 2_000_000  # a hostile text of a few megabytes would else fill gigabytes
 _SPACES = frozenset(" \n\t\r")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _SIMPLE_ESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
@@ -19,7 +20,7 @@ def loads(text: str) -> object:
     Unlike `ast.literal_eval` it takes `inf`, `nan` and integers of any length, and never overflows the stack.
 
     Raises:
-        NotALiteral: the text is no such literal; says where.
+        NotALiteral: the text is no such literal, nests deeper than 100 or holds more than 2 million values.
     """
     reader = _Reader(text)
     value = reader.value(0)
@@ -35,6 +36,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.count = 0
 
     def error(self) -> NotALiteral:
         return NotALiteral(f"no literal at character {self.at}: {self.text[self.at : self.at + 20]!r}")
@@ -57,6 +59,9 @@ class _Reader:
     def value(self, depth: int) -> object:
         if depth > MAX_DEPTH:
             raise NotALiteral(f"nested deeper than {MAX_DEPTH}")
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise NotALiteral(f"more than {MAX_VALUES} values")
         self.space()
         char = self.text[self.at : self.at + 1]
         if char in _DIGITS or char == "-":

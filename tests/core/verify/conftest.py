@@ -3,7 +3,7 @@ import pytest
 from steproute.verify import Sandbox, SandboxLimits
 
 # CPU time decides, not the clock: a busy machine must not change a verdict
-QUICK = SandboxLimits(cpu_seconds=1, wall_seconds=60, session_seconds=120, memory_bytes=128 << 20)
+QUICK = SandboxLimits(cpu_seconds=1, wall_seconds=60, session_seconds=120, memory_bytes=128 << 20, answer_bytes=4 << 20)
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ def test_anything_else_is_checked_again(any_sandbox, tmp_path):
 
 
 def test_a_better_sandbox_does_not_trust_a_plain_subprocess(walled, tmp_path):
-    plain = Sandbox(walled.limits, kind="subprocess")
+    plain = Sandbox(walled.limits, kind="subprocess", python=walled.launcher.interpreter)
     cache = VerdictCache(tmp_path / "v")
     unsafe = cache.tests(CODE, TEST, "f", sandbox=plain)
     assert (unsafe.passed, unsafe.unsafe) == (True, True)
