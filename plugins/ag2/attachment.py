@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +135,7 @@ class Attachment:
             self._running.setdefault(book.task.id, book)
         return book
 
-    def read(self, book: Book, key: str, message: Any) -> None:
+    def read(self, book: Book, key: Hashable, message: Any) -> None:
         """Ask the host's `evidence` about a message, once."""
         if self.settings.evidence is not None:
             with self.router.faults.kept("the `evidence` callable"):
