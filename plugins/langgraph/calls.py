@@ -93,6 +93,7 @@ class Call:
             with self.desk.router.faults.kept("LangGraph record"):
                 self._record(
                     status="decided",
+                    step=decision.step.partition("~")[0],
                     decision=decision.id,
                     model=decision.model.name,
                     attempt=decision.attempt,
@@ -137,9 +138,7 @@ class Call:
     def _decision(self, pin: str | None) -> Decision:
         record = self.journal.records.get(self.key)
         if record is None or not record["step"]:
-            decision = self._ask(self._new_step(), pin)
-            self._record(step=decision.step)
-            return decision
+            return self._ask(self._new_step(), pin)
         if self.key not in self.journal.home:
             return self._recall(record, pin)
         decision = self._ask(self._step_of(record), pin, role=record["role"] or self.role)
