@@ -103,10 +103,21 @@ class Desk:
         self._wrap(agent, "_prepare_chat", self._preparing(agent))
         self._wrap(agent, "generate_reply", self._speaking(agent))
         self._wrap(agent, "a_generate_reply", self._speaking_async(agent))
+        for entry in agent._reply_func_list if getattr(agent, "client", None) is not None else ():
+            name = getattr(entry["reply_func"], "__qualname__", "")
+            if name.endswith("generate_oai_reply") and not name.startswith("ConversableAgent."):
+                self._hand_over(agent, entry)
         for guardrail in (*getattr(agent, "input_guardrails", ()), *getattr(agent, "output_guardrails", ())):
             if getattr(guardrail, "client", None) is not None and self.attachment.mark(guardrail):
                 client = self._client(guardrail.client, "guardrail", functools.partial(self.runs.of, agent))
                 self.attachment.replace(guardrail, "client", client)
+
+    def _hand_over(self, agent: Any, entry: dict[str, Any]) -> None:
+        """Agents that build their reply themselves, as those that see do, take a client as their setting."""
+        before = {name: entry[name] for name in ("config", "init_config")}
+        client = self._client(agent.client, str(agent.name), functools.partial(self.runs.of, agent), agent)
+        entry.update(dict.fromkeys(before, client))
+        self.attachment.on_detach(lambda: entry.update(before))
 
     def _wrap(self, target: Any, name: str, around: Callable[..., Any]) -> None:
         """Put `around(original, *args, **kwargs)` in the place of a method, for this instance alone."""

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-autogen = pytest.importorskip("autogen", reason="classic AG2 is not installed")
+pytest.importorskip("autogen", reason="classic AG2 is not installed")
 
+import autogen
 from autogen import ConversableAgent, GroupChat, GroupChatManager, LLMConfig
 from autogen.cache.in_memory_cache import InMemoryCache
 from servers import OpenAIServer, Reply
@@ -406,3 +407,21 @@ def test_a_model_without_tools_is_left_out(server: OpenAIServer) -> None:
     attach(router, coder)
     coder.generate_reply(messages=[{"role": "user", "content": "hello"}])
     assert models_called(server) == ["able"]
+
+
+def test_an_agent_that_sees_is_routed_too(server: OpenAIServer, make_router: MakeRouter) -> None:
+    pytest.importorskip("PIL")
+    from autogen.agentchat.contrib.multimodal_conversable_agent import MultimodalConversableAgent
+
+    seer = MultimodalConversableAgent("seer", llm_config=LLMConfig(entry(server), cache_seed=None))
+    attachment = attach(make_router(), seer)
+    message = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
+    seer.generate_reply(messages=[message])
+    seer.reset()
+    seer.generate_reply(messages=[message])
+    assert models_called(server) == ["small-1b"] * 2
+    assert attachment.meter.by_role["seer"].calls == 2
+    attachment.detach()
+    seer.reset()
+    seer.generate_reply(messages=[message])
+    assert models_called(server)[2:] == ["own"]
