@@ -38,6 +38,9 @@ def humaneval(
     power_w: Annotated[
         float | None, typer.Option(help="Board power in watts; gives joules, labelled as yours.")
     ] = None,
+    outcomes: Annotated[
+        bool, typer.Option(help="Tell the router each task's final result, as a user who accepts or rejects would.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; never overwritten.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
@@ -59,6 +62,7 @@ def humaneval(
         problems=problems,
         price_of_second=price_of_second,
         power_w=power_w,
+        outcomes=outcomes,
         out=out,
     )
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -52,6 +52,8 @@ class Options:
     seconds_limit: float = 120.0
     """Soft limit of compute per problem, for policies that weigh a budget."""
     power_w: float | None = None
+    outcomes: bool = False
+    """Tell the router each task's final result, as a user who accepts or rejects it would; else it never learns it."""
     out: Path | None = None
 
 
@@ -95,8 +97,8 @@ class HumanEval:
                     if trees:
                         self._standing[key] = solving
                     team(solving, backend, deployments)
-                    router.finish(key, success=None)
                     steps, task = solving.rows(policy)
+                    router.finish(key, success=task["passed"] if options.outcomes else None)
                     for step in steps:
                         folder.step(step)
                     folder.task(task)
