@@ -62,8 +62,8 @@ class Journal:
     homeless: set[str] = field(default_factory=set)
     """Records made in a graph whose state has no place for them; the next router node of a graph around it keeps them."""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
-    _used: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Record → root checkpoint → reference that used it there."""
+    _used: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    """Kind of caller and record → root checkpoint → reference that used it there."""
     _executions: OrderedDict[int, _Execution] = field(default_factory=OrderedDict)
     _loose: Iterator[int] = field(default_factory=count)
 
@@ -77,14 +77,14 @@ class Journal:
         base = f"{site.place}:{digest}"
         number = execution.counts.get(base, 0)
         execution.counts[base] = number + 1
-        ref = f"{site.ns}/{digest}/{number}"
+        ref = f"{kind}:{site.ns}/{digest}/{number}"
         key = self.refs.get(ref)
         if key is None:
             channel = site.channel(KEY)
             key = self._decided_for(site, role, channel, ref) if kind == "call" else None
             key = key or self._numbered(site, base, channel, ref)
             self.refs[ref] = key
-        self._used.setdefault(key, {})[site.root] = ref
+        self._uses(ref, key)[site.root] = ref
         return key
 
     def execution(self, site: Site) -> _Execution:
@@ -98,42 +98,41 @@ class Journal:
                 self._executions.popitem(last=False)
         return found
 
+    def _uses(self, ref: str, key: str) -> dict[str, str]:
+        return self._used.setdefault((ref.partition(":")[0], key), {})
+
     def _numbered(self, site: Site, base: str, channel: Mapping[str, Any] | None, ref: str) -> str:
         for number in count():
             key = f"{base}/{number}"
-            if key not in self.records and key not in self._used:
+            uses = self._uses(ref, key)
+            if not uses and key not in self.records:
                 return key
-            if not self._passed(site, key, channel) and self._free(site, key, ref):
+            if channel is not None:
+                passed = key in channel
+            else:
+                passed = bool(uses) and max(uses) < (site.addressed or site.root)
+            if not passed and uses.get(site.root) in (None, ref):
                 return key
         raise AssertionError("unreachable")
 
     def _decided_for(self, site: Site, role: str, channel: Mapping[str, Any] | None, ref: str) -> str | None:
-        """The step that a router node decided for this call and nobody has used yet; the nearest, then the latest."""
+        """The step that a router node decided for this call and no call has taken yet; the nearest, then the latest.
+
+        One that was taken may be taken again by a run that went back to before that.
+        """
         best: Record | None = None
         for copy in (channel if channel is not None else self.records).values():
             if copy.get("kind") != "node" or copy.get("status") != "decided":
                 continue
             if copy["role"] not in ("", role) or not within(site.parent, copy["ns"]):
                 continue
-            key = copy["key"]
-            used = max(self._used.get(key, {}).keys() - {copy["root"]}, default="")
-            again = bool(site.addressed) and used >= site.addressed
-            if (used and not again) or not self._free(site, key, ref):
+            uses = self._uses(ref, copy["key"])
+            again = bool(site.addressed) and max(uses, default="") >= site.addressed
+            if (uses and not again) or uses.get(site.root) not in (None, ref):
                 continue
             if best is None or (len(copy["ns"]), copy["at"]) > (len(best["ns"]), best["at"]):
                 best = copy
         return None if best is None else str(best["key"])
-
-    def _passed(self, site: Site, key: str, channel: Mapping[str, Any] | None) -> bool:
-        """Whether the step lies behind: the state the node starts from knows it."""
-        if channel is not None:
-            return key in channel
-        used = max(self._used.get(key, {}), default="")
-        return bool(used) and used < (site.addressed or site.root)
-
-    def _free(self, site: Site, key: str, ref: str) -> bool:
-        """Whether no other call of the same superstep is this step."""
-        return self._used.get(key, {}).get(site.root) in (None, ref)
 
     # --- records ----------------------------------------------------------------------------------------------
 
@@ -159,7 +158,7 @@ class Journal:
         for ref, key in (refs or {}).items():
             if key in self.records:
                 self.refs.setdefault(ref, key)
-                self._used.setdefault(key, {}).setdefault(self.records[key]["root"], ref)
+                self._uses(ref, key).setdefault(self.records[key]["root"], ref)
         return list(in_order(new))
 
     def unknown(self, channel: Mapping[str, Any] | None) -> Records:
@@ -179,9 +178,10 @@ class Journal:
         """Latest reference of each of these records, to be saved with them."""
         found = {}
         for key in keys:
-            used = self._used.get(key)
-            if used:
-                found[used[max(used)]] = key
+            for kind in ("node", "call"):
+                uses = self._used.get((kind, key))
+                if uses:
+                    found[uses[max(uses)]] = key
         return found
 
 
