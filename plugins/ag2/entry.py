@@ -29,7 +29,7 @@ def attach(
 
     That covers turns, handoff turns, tool loops, sub-tasks, agents offered as tools, summaries, guardrails and the
     selection of speakers. A model that fails is replaced by the next best; the provider's own error comes up once
-    every candidate failed. Attaching again what is attached changes nothing.
+    every candidate failed. What is attached already stays as it is; when that is everything, its attachment comes back.
 
     Where the router's models come from: in `models`, by their name in the pool; a model that is not there is reached
     through the agent's own settings with the model's `deployment` in place of the model name, that is, by the same

@@ -90,13 +90,17 @@ class RoutedConfig:
 
     def max_tokens(self) -> int | None:
         """Limit of a completion: the largest of the models' limits, None when one has none."""
-        limits = []
-        for model in self.desk.attachment.router.pool:
-            config = self.config_for(model)
-            names = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-            limits.append(next((v for v in (getattr(config, n, None) for n in names) if isinstance(v, int)), None))
+        limits = [self._limit_of(model) for model in self.desk.attachment.router.pool]
         known = [limit for limit in limits if limit is not None]
         return max(known) if len(known) == len(limits) else None
+
+    def _limit_of(self, model: Model) -> int | None:
+        try:
+            config = self.config_for(model)
+        except ConfigError:
+            return None  # an arm that came later; it fails by itself when it is chosen
+        found = (getattr(config, name, None) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
+        return next((limit for limit in found if isinstance(limit, int)), None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or "own" not in self.__dict__:

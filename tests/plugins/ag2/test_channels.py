@@ -166,6 +166,19 @@ async def test_evidence_from_messages_reaches_the_step_before_them_once(
     assert scores == [[0.5], [0.75]]
 
 
+@pytest.mark.parametrize("setting", ["evidence", "success", "task"])
+async def test_a_fault_in_what_the_host_gave_is_counted_and_the_chat_goes_on(
+    hub: Hub, server: OpenAIServer, make_router: MakeRouter, setting: str
+) -> None:
+    chat = await Chat(hub, server).start()
+    router = make_router(on_error="fallback")
+    attach(router, *chat.clients, **{setting: lambda _: 1 / 0})
+    log = await chat.talk()
+    assert bodies(log) == ["small-1b speaking"] * 2
+    assert router.errors >= 1
+    assert router.ledger(log[0].channel_id) is None
+
+
 async def test_a_named_task_is_ended_by_its_host(hub: Hub, server: OpenAIServer, make_router: MakeRouter) -> None:
     chat = await Chat(hub, server).start()
     router = make_router()

@@ -427,3 +427,52 @@ async def test_a_stream_is_metered(server: OpenAIServer, make_router: MakeRouter
     assert (await agent.ask("hello")).body == "small-1b speaking"
     assert server.calls[0].body["stream"] is True
     assert attachment.meter.total.tokens == 28
+
+
+async def test_attachments_of_one_router_share_its_tasks(server: OpenAIServer, make_router: MakeRouter) -> None:
+    router = make_router()
+    coder, critic = (Agent(name, config=config(server)) for name in ("coder", "critic"))
+    first, second = attach(router, coder, task="t"), attach(router, coder, critic, task="t")
+    assert first is not second
+    await asyncio.gather(coder.ask("hello"), critic.ask("hello"), coder.ask("hello"), critic.ask("hello"))
+    decisions = router.decisions("t")
+    assert len({decision.step for decision in decisions}) == len({decision.id for decision in decisions}) == 4
+    assert (first.meter.total.calls, second.meter.total.calls) == (2, 2)
+    assert attach(router, coder, critic) is first
+
+
+async def test_an_arm_that_comes_later_and_cannot_be_reached_is_passed_over(
+    server: OpenAIServer, make_router: MakeRouter
+) -> None:
+    agent = Agent("coder")
+    router = make_router("fixed:small")
+    attach(router, agent, models={"small": config(server, "s"), "large": config(server, "l")}, pin={"coder": "large"})
+    router.pool.add(Model("late", price="free"))
+    await agent.ask("hello")
+    assert models_called(server) == ["l"]
+
+
+async def test_no_key_is_asked_for_when_only_ollama_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ollama")
+    from ag2.config import OllamaConfig
+    from servers import OllamaServer
+
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with OllamaServer() as ollama:
+        router = Router([Model("small", price="free"), Model("large", price="free")], policy="fixed:large")
+        agent = Agent("coder", config=OllamaConfig(model="small", host=ollama.url))
+        attachment = attach(router, agent)
+        assert (await agent.ask("hello")).body == "ok"
+        assert [received.body["model"] for received in ollama.calls] == ["large"]
+        assert (attachment.meter.total.tokens, attachment.meter.total.usd) == (28, 0)
+
+
+def test_without_ag2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    import steproute.plugins.ag2 as plugin
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'steproute\[ag2\]'"):
+        importlib.reload(plugin)
