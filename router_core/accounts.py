@@ -130,14 +130,12 @@ class Accounts:
         with self._lock:
             self._expire()
             line = self._line(task)
-            rooms = {
-                name: min(limit - account.spent.get(name, 0) - account.reserved.get(name, 0) for account in line)
-                for name, limit in (self.hard.items() if line else ())
-            }
-            found: list[BudgetExceeded | None] = []
-            for amounts in worst:
-                fits = all(_fits(amounts.get(name), room) for name, room in rooms.items())
-                found.append(None if fits else self._refusal(task, line, self._held(amounts, amounts)))
+            found: list[BudgetExceeded | None] = [None] * len(worst)
+            for name, limit in self.hard.items() if line else ():
+                room = min(limit - account.spent.get(name, 0) - account.reserved.get(name, 0) for account in line)
+                for i, amounts in enumerate(worst):
+                    if found[i] is None and not _fits(amounts.get(name), room):
+                        found[i] = self._refusal(task, line, self._held(amounts, amounts))
             return found
 
     def reserve(self, task: str, amounts: Mapping[str, float], worst: Mapping[str, float]) -> str:
@@ -224,7 +222,7 @@ class Accounts:
             for name, limit in self.hard.items():
                 amount = asked.get(name)
                 spent, reserved = account.spent.get(name, 0), account.reserved.get(name, 0)
-                if amount != 0 and (amount or 1) > limit - spent - reserved:  # as `_fits`
+                if not _fits_nano(amount, limit - spent - reserved):
                     return BudgetExceeded(name, limit / NANO, spent / NANO, reserved / NANO, (amount or 0) / NANO, task)
         return None
 
@@ -257,8 +255,14 @@ def _nano(amount: float) -> int:
 
 
 def _fits(amount: float | None, room: int) -> bool:
+    if amount is not None and amount * NANO < room - 1:  # the usual case, without the exact conversion
+        return True
+    return _fits_nano(None if amount is None else _nano(amount), room)
+
+
+def _fits_nano(amount: int | None, room: int) -> bool:
     """Free is always within a limit; an amount nobody knows is at least something."""
-    return amount == 0 or (room >= 1 if amount is None else _nano(amount) <= room)
+    return amount == 0 or (room >= 1 if amount is None else amount <= room)
 
 
 def _add(totals: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:

@@ -36,6 +36,7 @@ class _Rates:
     seconds: tuple[float, float, float] | None
     """Fixed, per prompt token, per completion token."""
     energy: tuple[float, float, float] | None
+    own: dict[str, float]
 
     @classmethod
     def of(cls, model: Model) -> _Rates:
@@ -44,21 +45,30 @@ class _Rates:
         seconds = _linear(profile.seconds)
         energy = _linear(lambda prompt, completion: profile.energy_j(prompt, completion) or 0.0)
         stated = profile.prefill_j_per_token is not None or profile.decode_j_per_token is not None
-        return cls(model, usd, seconds if any(seconds) else None, energy if stated or any(energy) else None)
+        known = (seconds if any(seconds) else None, energy if stated or any(energy) else None)
+        return cls(model, usd, *known, profile.amounts)
 
-    def amounts(self, prompt: float, completion: float, unknown_price: float | None) -> dict[str, float]:
-        amounts = {"tokens": prompt + completion}
+    def amounts(
+        self, prompt: float, expected: float, most: float, unknown_price: float | None
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Amounts with the expected completion and with the longest."""
+        cost, worst = {"tokens": prompt + expected}, {"tokens": prompt + most}
         if self.usd is not None:
-            amounts["usd"] = prompt * self.usd[0] + completion * self.usd[1]
+            fixed, rate = prompt * self.usd[0], self.usd[1]
+            cost["usd"], worst["usd"] = fixed + expected * rate, fixed + most * rate
         elif unknown_price is not None:
-            amounts["usd"] = (prompt + completion) * unknown_price / 1e6
-        if (rate := self.seconds) is not None:
-            amounts["seconds"] = rate[0] + prompt * rate[1] + completion * rate[2]
-        if (rate := self.energy) is not None:
-            amounts["energy_j"] = rate[0] + prompt * rate[1] + completion * rate[2]
-        if self.model.profile.amounts:
-            amounts.update(self.model.profile.amounts)
-        return amounts
+            rate = unknown_price / 1e6
+            cost["usd"], worst["usd"] = (prompt + expected) * rate, (prompt + most) * rate
+        if self.seconds is not None:
+            fixed, rate = self.seconds[0] + prompt * self.seconds[1], self.seconds[2]
+            cost["seconds"], worst["seconds"] = fixed + expected * rate, fixed + most * rate
+        if self.energy is not None:
+            fixed, rate = self.energy[0] + prompt * self.energy[1], self.energy[2]
+            cost["energy_j"], worst["energy_j"] = fixed + expected * rate, fixed + most * rate
+        if self.own:
+            cost.update(self.own)
+            worst.update(self.own)
+        return cost, worst
 
 
 def _linear(amount: Callable[[float, float], float]) -> tuple[float, float, float]:
@@ -111,8 +121,8 @@ class CostForecast:
             rates = self._rates[model.name] = _Rates.of(model)
         most = min(max_tokens or model.max_output, model.max_output)
         known = self._completion.get((model.name, role))
-        cost = rates.amounts(prompt_tokens, min(known.value if known else self._start, most), unknown_price)
-        worst = rates.amounts(prompt_tokens, most, unknown_price)
+        expected = min(known.value if known else self._start, most)
+        cost, worst = rates.amounts(prompt_tokens, expected, most, unknown_price)
         seen = self._seen.get(model.name)
         if seen is not None:
             for name, mean in seen.items():

@@ -48,14 +48,10 @@ class TaskTable:
 
         A parent that is not running yet is opened too, so that its account sees what its children spend.
         """
-        if isinstance(ledger, str):
-            ledger = Task(id=ledger)
-        task = ledger.task if isinstance(ledger, Ledger) else ledger
+        task = Task(id=ledger) if isinstance(ledger, str) else ledger.task if isinstance(ledger, Ledger) else ledger
         state = self._running.get(task.id) or self._resume(task) or self._new(task)
-        if isinstance(ledger, Ledger) and state.ledger is not ledger:
-            if ledger.task.domain != state.ledger.task.domain:
-                state.tracker = self._tracker(ledger.task.domain)
-            state.ledger = ledger
+        if not isinstance(ledger, str):
+            self._describe(state, ledger)
         if task.parent is not None and task.parent != task.id:
             if task.parent not in self._running:
                 self.open(task.parent)
@@ -110,6 +106,17 @@ class TaskTable:
             return False
         billed.add(call_id)
         return True
+
+    def _describe(self, state: TaskState, ledger: Ledger | Task) -> None:
+        """Take over the host's ledger, or the description of a task that was known by its id alone."""
+        domain = state.ledger.task.domain
+        if isinstance(ledger, Ledger):
+            state.ledger = ledger
+        elif state.nameless:
+            state.ledger.task = ledger
+        state.nameless = False
+        if state.ledger.task.domain != domain:
+            state.tracker = self._tracker(state.ledger.task.domain)
 
     def _resume(self, task: Task) -> TaskState | None:
         ended = self._ended.get(task.id)

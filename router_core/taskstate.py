@@ -77,6 +77,8 @@ class TaskState:
     ledger: Ledger
     tracker: ProgressTracker
     touched: float
+    nameless: bool = True
+    """True while nothing but the task's id is known."""
     made: dict[tuple[str, int], Made] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     failed: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -138,13 +140,15 @@ class TaskState:
         return index
 
     def find(self, decision: Decision) -> int | None:
-        """Index of a decision's step in the ledger; looks where it was recorded, then among the last 32."""
+        """Index of a decision's step in the ledger; looks where it was recorded, then among the last 8."""
         steps = self.ledger.steps
         index = self.recorded.get(decision.id)
         if index is not None and index < len(steps) and steps[index].id == decision.id:
             return index
-        last = len(steps)
-        return next((i for i in range(last - 1, max(last - 33, -1), -1) if steps[i].id == decision.id), None)
+        for back, step in enumerate(reversed(steps[-8:]), start=1):
+            if step.id == decision.id:
+                return len(steps) - back
+        return None
 
     def fail(self, step: str, attempt: int, model: str, reason: str) -> None:
         """Open the next attempt of a step, without that model."""

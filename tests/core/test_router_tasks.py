@@ -189,6 +189,20 @@ def test_a_ledger_that_says_its_domain_late_is_read_by_the_right_view():
     assert decision.progress.regime.label == "invalid"
 
 
+def test_a_task_known_by_its_id_alone_is_described_later():
+    policy = Wants({})
+    steps = router(policy=policy)
+    steps.decide(Task(id="child", parent="parent"))
+    steps.decide(Task(id="parent", domain="code", source="mine"), "coder")
+    assert policy.seen[-1].group == ("code", "mine", "coder")
+    steps.decide(Task(id="parent", domain="math"), "coder", step="next")
+    assert policy.seen[-1].task.domain == "code"  # the first description stands
+    steps.observe(
+        steps.decide("parent", step="next"), Outcome(evidence=[Evidence(source="syntax", score=0)]), output="x"
+    )
+    assert steps.progress("parent").regime.label == "invalid"  # type: ignore[union-attr]
+
+
 def test_a_router_has_a_pool_of_its_own():
     pool = ModelPool(free("a", "b"))
     one, other = router(pool), router(pool)
