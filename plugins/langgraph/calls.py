@@ -126,6 +126,7 @@ class Call:
             return self._decision(None)
         except NoEligibleModel:
             if self._error is not None:
+                self.journal.gave_up(self.site, self.prompt.digest, self.key)
                 self._record(round=self._known("round", 0) + 1, failed=[])
                 raise self._error from None
             if not self._known("failed", ()):
@@ -261,6 +262,7 @@ class Call:
         self._failed.append(turn.model)
         logger.warning("steproute: %s failed for role %r (%s)", turn.model, self.role, outcome.error)
         if not self.desk.settings.fallbacks:
+            self.journal.gave_up(self.site, self.prompt.digest, self.key)
             raise error
 
     def dropped(self, turn: Turn) -> None:
@@ -297,6 +299,7 @@ class Call:
             return
         answering = router.pool[model] if model else Model(reported_model(message) or "unknown", price="unknown")
         spent = price_outcome(answering, outcome, router.pool.dearest_usd)
+        router.accounts.open(task.id, task.parent, resume=True)
         router.accounts.settle(task.id, None, spent)
         if self.key:
             self._bill(spent)

@@ -35,6 +35,8 @@ class _Execution:
     token: Any
     attempt: int
     counts: dict[str, int] = field(default_factory=dict)
+    given_up: dict[str, str] = field(default_factory=dict)
+    """Question → step whose call was raised to the host: the same question again is a retry of it."""
     sent: Records | None = None
     model: Any = None
     """The model a middleware was first asked for: the agent's own."""
@@ -75,6 +77,8 @@ class Journal:
             return f"{role or kind}/{next(self._loose)}"
         execution = self.execution(site)
         base = f"{site.place}:{digest}"
+        if base in execution.given_up:
+            return execution.given_up.pop(base)
         number = execution.counts.get(base, 0)
         execution.counts[base] = number + 1
         ref = f"{kind}:{site.ns}/{digest}/{number}"
@@ -86,6 +90,11 @@ class Journal:
             self.refs[ref] = key
         self._uses(ref, key)[site.root] = ref
         return key
+
+    def gave_up(self, site: Site, digest: str, key: str) -> None:
+        """Note that a call ended in an error the host hears of."""
+        if site.in_graph:
+            self.execution(site).given_up[f"{site.place}:{digest}"] = key
 
     def execution(self, site: Site) -> _Execution:
         """The execution of a node that a site belongs to; a retry is a new one."""
