@@ -15,6 +15,12 @@ def walled() -> Sandbox:
     return sandbox
 
 
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The best sandbox of this machine, with short limits."""
+    return Sandbox(QUICK)
+
+
 @pytest.fixture(params=["bwrap", "subprocess"])
 def any_sandbox(request: pytest.FixtureRequest) -> Sandbox:
     """Both ways of running a candidate."""

@@ -48,15 +48,15 @@ def by_source(result):
         ("", 0.0, (0, 1), (0, 0), (0, 0)),
     ],
 )
-def test_score(walled, text, score, syntax, execution, examples):
-    result = CodeVerifier(walled).verify(PROMPT, text)
+def test_score(sandbox, text, score, syntax, execution, examples):
+    result = CodeVerifier(sandbox).verify(PROMPT, text)
     assert math.isclose(result.score, score, abs_tol=1e-9)
     assert by_source(result) == {"syntax": syntax, "execution": execution, "examples": examples}
-    assert result.unsafe is False
+    assert result.unsafe is (bool(result.code) and not sandbox.safe)
 
 
-def test_details_say_what_happened(walled):
-    verifier = CodeVerifier(walled)
+def test_details_say_what_happened(sandbox):
+    verifier = CodeVerifier(sandbox)
     wrong = verifier.verify(PROMPT, reply("def root(x): return 7.0"))
     assert wrong.evidence[2].detail == "root(4.0) gives 7.0, expected 2.0"
     broken = verifier.verify(PROMPT, reply("def root(x): return 1 / 0"))
@@ -64,16 +64,16 @@ def test_details_say_what_happened(walled):
     assert verifier.verify(PROMPT, "no").evidence[0].detail == "no code"
 
 
-def test_without_examples_their_weight_goes_to_the_rest(walled):
-    result = CodeVerifier(walled).verify(
+def test_without_examples_their_weight_goes_to_the_rest(sandbox):
+    result = CodeVerifier(sandbox).verify(
         "Write a function that adds two numbers.", reply("def add(a, b): return a + b")
     )
     assert result.score == 1.0
     assert by_source(result) == {"syntax": (1, 1), "execution": (1, 1), "examples": (0, 0)}
 
 
-def test_kinds_of_task(walled):
-    verifier = CodeVerifier(walled)
+def test_kinds_of_task(sandbox):
+    verifier = CodeVerifier(sandbox)
     broken = reply("x = undefined_here")
     assert math.isclose(verifier.verify("Write a program.", broken, "program").score, 0.3)
     assert verifier.verify("Change this line.", broken, "fragment").score == 1.0
@@ -88,8 +88,8 @@ def test_weights_must_make_sense(bad):
         CodeVerifier(weights={"mine": bad})
 
 
-def test_own_weights(walled):
-    verifier = CodeVerifier(walled, weights={"mine": {"examples": 2.0}})
+def test_own_weights(sandbox):
+    verifier = CodeVerifier(sandbox, weights={"mine": {"examples": 2.0}})
     assert verifier.verify(PROMPT, reply("def root(x): return 2.0"), "mine").score == 0.5
 
 
@@ -97,8 +97,8 @@ def test_a_plain_subprocess_is_marked(any_sandbox):
     assert CodeVerifier(any_sandbox).verify(PROMPT, reply("def root(x): return x")).unsafe is not any_sandbox.safe
 
 
-def test_equal_code_is_run_once(walled, tmp_path):
-    verifier = CodeVerifier(walled, VerdictCache(tmp_path / "v"))
+def test_equal_code_is_run_once(sandbox, tmp_path):
+    verifier = CodeVerifier(sandbox, VerdictCache(tmp_path / "v"))
     first = verifier.verify(PROMPT, reply("def root(x): return math.sqrt(x)"))
     assert verifier.verify(PROMPT, "Again:\n" + reply("def root(x): return math.sqrt(x)")) == first
     assert len((tmp_path / "v").read_text().splitlines()) == 1

@@ -20,20 +20,13 @@ def judge(sandbox, bodies):
         return dict(zip(PROBLEMS, pool.map(one, PROBLEMS.values()), strict=True))
 
 
-@pytest.fixture(scope="module")
-def default():
-    if not Sandbox().safe:
-        pytest.skip("bubblewrap does not work on this machine")
-    return Sandbox()
-
-
-def test_every_reference_solution_passes(default):
-    verdicts = judge(default, lambda problem: problem["prompt"] + problem["canonical_solution"])
+def test_every_reference_solution_passes():
+    verdicts = judge(Sandbox(), lambda problem: problem["prompt"] + problem["canonical_solution"])
     assert len(verdicts) == 164
     assert {key: verdict for key, verdict in verdicts.items() if not verdict.passed} == {}
 
 
-def test_every_empty_body_fails(default):
-    verdicts = judge(default, lambda problem: problem["prompt"].rstrip() + "\n    pass\n")
+def test_every_empty_body_fails():
+    verdicts = judge(Sandbox(), lambda problem: problem["prompt"].rstrip() + "\n    pass\n")
     assert len(verdicts) == 164
     assert {verdict.reason for verdict in verdicts.values()} == {"wrong-answer"}
