@@ -37,6 +37,8 @@ class Call:
     text: str = ""
     """The last message, for estimators that embed it."""
     max_tokens: int | None = None
+    timeout_s: float | None = None
+    """After how many seconds the host gives the call up."""
 
 
 @dataclass
@@ -72,6 +74,7 @@ class Attempts:
                     step=self._key,
                     prompt_tokens=self.call.prompt_tokens,
                     max_tokens=self.call.max_tokens,
+                    timeout_s=self.call.timeout_s,
                     needs=self.call.needs,
                     text=self.call.text,
                     pin=self.pin,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import weakref
@@ -135,8 +136,7 @@ class Desk:
             variables = getattr(getattr(agent, "context_variables", None), "data", None)
             if variables:
                 book.ledger.notes["context_vars"] = json.loads(json.dumps(variables, default=str))
-            named = Call(role, call.prompt_tokens, call.needs, call.text, call.max_tokens)
-            return self.attachment.attempts(book, named)
+            return self.attachment.attempts(book, dataclasses.replace(call, role=role))
 
         return RoutedCompletion(self.attachment.router, client, self.completions, begin)
 

@@ -190,7 +190,8 @@ def describe_call(config: Mapping[str, Any], own: Mapping[str, Any], role: str =
     most = limit if isinstance(limit, int) else None
     structured = bool(merged.get("response_format"))
     needs = Needs(tools=bool(tools), vision=images > 0, structured=structured, context_tokens=tokens + (most or 0))
-    return Call(role, tokens, needs, last, most)
+    timeout = merged.get("timeout")
+    return Call(role, tokens, needs, last, most, timeout if isinstance(timeout, (int, float)) else None)
 
 
 def outcome_of(usage: Mapping[str, Any] | None, response: Any, call: Call, seconds: float) -> Outcome:

@@ -38,6 +38,7 @@ def describe_call(
     tools: Sequence[Any],
     response_schema: Any,
     max_tokens: int | None,
+    timeout_s: float | None,
 ) -> Call:
     """What the router needs to know about a call.
 
@@ -48,6 +49,7 @@ def describe_call(
         tools: schemas of the tools the call carries.
         response_schema: schema of the reply, or None.
         max_tokens: limit of the completion, or None.
+        timeout_s: limit of its duration, or None.
     """
     characters, images, last = sum(map(len, prompt)), 0, ""
     for message in messages:
@@ -63,7 +65,7 @@ def describe_call(
     needs = Needs(
         tools=bool(tools), vision=images > 0, structured=bool(schema), context_tokens=tokens + (max_tokens or 0)
     )
-    return Call(role, tokens, needs, last, max_tokens)
+    return Call(role, tokens, needs, last, max_tokens, timeout_s)
 
 
 def text_of(event: BaseEvent) -> str:

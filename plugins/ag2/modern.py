@@ -88,19 +88,29 @@ class RoutedConfig:
             f"give attach(..., models={{{model.name!r}: <an ag2 model config>}})"
         )
 
-    def max_tokens(self) -> int | None:
-        """Limit of a completion: the largest of the models' limits, None when one has none."""
-        limits = [self._limit_of(model) for model in self.desk.attachment.router.pool]
-        known = [limit for limit in limits if limit is not None]
-        return max(known) if len(known) == len(limits) else None
+    def limits(self) -> tuple[int | None, float | None]:
+        """Most completion tokens and seconds of a call: the largest of the models' limits, None when one has none."""
+        found = [self._limits_of(model) for model in self.desk.attachment.router.pool]
+        tokens, seconds = (
+            [most for most, _ in found if most is not None],
+            [most for _, most in found if most is not None],
+        )
+        return (
+            max(tokens) if len(tokens) == len(found) else None,
+            max(seconds) if len(seconds) == len(found) else None,
+        )
 
-    def _limit_of(self, model: Model) -> int | None:
+    def _limits_of(self, model: Model) -> tuple[int | None, float | None]:
         try:
-            config = self.config_for(model)
+            config: Any = self.config_for(model)
         except ConfigError:
-            return None  # an arm that came later; it fails by itself when it is chosen
-        found = (getattr(config, name, None) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
-        return next((limit for limit in found if isinstance(limit, int)), None)
+            return None, None  # an arm that came later; it fails by itself when it is chosen
+        values = (getattr(config, name, None) for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"))
+        timeout = getattr(config, "timeout", None)
+        return (
+            next((value for value in values if isinstance(value, int)), None),
+            float(timeout) if isinstance(timeout, (int, float)) else None,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or "own" not in self.__dict__:
@@ -152,7 +162,7 @@ class RoutedClient:
         for call_id, error in tool_results(messages):
             book.close_tool_call(call_id, error)
         schema = options.get("response_schema")
-        call = describe_call(role, context.prompt, messages, options["tools"], schema, config.max_tokens())
+        call = describe_call(role, context.prompt, messages, options["tools"], schema, *config.limits())
         return config.desk.attachment.attempts(book, call)
 
     async def _unrouted(self, messages: Sequence[BaseEvent], context: Any, options: Mapping[str, Any]) -> ModelResponse:
