@@ -59,6 +59,7 @@ function unpackStep(row) {
     step[kind] = record(kind, step[kind]);
     if (step[kind]) step[kind].error = word(step[kind].error);
   }
+  step.picked = step.picked ?? step.model;
   step.after = step.after && { g: step.after[0], regime: word(step.after[1]) };
   return step;
 }
@@ -96,6 +97,7 @@ function plain(value, digits = 3) {
   return shown.replace("-", "−");
 }
 const signed = (value) => (value > 0 ? "+" : "") + plain(value);
+const rate = (value) => (isNumber(value) ? `${plain(value * 100)} %` : "–");
 const percent = (value) => (isNumber(value) ? `${Math.round(value * 100)} %` : "–");
 const UNITS = {
   seconds: (value) => `${plain(value)} s`,

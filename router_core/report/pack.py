@@ -15,7 +15,7 @@ FIELDS = {
     "step": (
         *("policy", "task", "step", "attempt", "role", "model", "regime", "g", "r", "d", "e", "terms", "costs"),
         *("candidates", "reason", "propensity", "stop", "explored", "fallback", "outcome", "visible", "hidden"),
-        *("q", "regret", "after"),
+        *("q", "regret", "after", "picked", "stop_score"),
     ),
     "candidate": ("model", "score", "terms", "cost", "gain", "gain_sd", "propensity", "cause"),
     "outcome": ("usd", "seconds", "prompt_tokens", "completion_tokens", "energy_j", "error"),
@@ -76,6 +76,7 @@ class Packer:
     def _step(self, row: Mapping[str, Any]) -> list[Any]:
         decision = mapping(row.get("decision"))
         progress, after = mapping(decision.get("progress")), mapping(row.get("progress_after"))
+        g_after = number(after.get("g", row.get("g_after")), 4)
         candidates = records(decision.get("candidates"))
         terms = list(dict.fromkeys(name for item in candidates for name in mapping(item.get("terms"))))
         costs = list(dict.fromkeys(name for item in candidates for name in mapping(item.get("cost"))))
@@ -100,7 +101,9 @@ class Packer:
             truth(row.get("hidden")),
             [*(number(q.get(model["name"]), 4) for model in self.models), number(q.get("stop"), 4)] if q else None,
             number(row.get("regret"), 4),
-            [number(after.get("g"), 4), self._word(after.get("regime"))] if after else None,
+            None if g_after is None else [g_after, self._word(after.get("regime"))],
+            self._model(decision.get("model")),
+            number(decision.get("stop_score")),
         ]
 
     def _outcome(self, outcome: Mapping[str, Any]) -> list[Any] | None:
@@ -228,7 +231,10 @@ def _policy_name(spec: object) -> str:
 
 def _price(price: object) -> str:
     if isinstance(price, Mapping):
-        return f"${price.get('input')} in, ${price.get('output')} out per million tokens"
+        amounts = number(price.get("input")), number(price.get("output"))
+        if None in amounts:
+            return ""
+        return "free" if amounts == (0, 0) else "${} in, ${} out per million tokens".format(*amounts)
     return text(price)
 
 

@@ -108,15 +108,12 @@ function drawPath(host, width, steps, result) {
   points.forEach((point, i) => {
     view.append(svg("circle", { class: "g-dot", cx: x(point.at), cy: y(point.g), r: 5 }));
     if (room <= 44) return;
-    const last = point.at === slots,
-      risen = i > 0 && points[i - 1].g <= point.g;
-    const [dx, dy, anchor] = last
-      ? [11, 4, "start"]
-      : risen
-        ? [-9, -7, "end"]
-        : i > 0
-          ? [9, -8, "start"]
-          : [0, -11, "middle"];
+    // Each label keeps clear of the lines that arrive at its point and leave it.
+    const [before, next] = [points[i - 1], points[i + 1]];
+    let [dx, dy, anchor] = [9, -8, "start"];
+    if (point.at === slots) [dx, dy] = [11, 4];
+    else if (before && before.g <= point.g) [dx, dy, anchor] = [-9, -7, "end"];
+    else if (!before && next && next.g > point.g) [dx, dy] = [9, 15];
     view.append(
       svg(
         "text",

@@ -13,8 +13,9 @@ const METRICS = [
 function paretoFront(rows, cost) {
   const front = [];
   for (const row of [...rows].sort((a, b) => a[cost] - b[cost] || b.pass_rate - a.pass_rate)) {
-    if (!isOracle(row.policy) && (front.length === 0 || row.pass_rate > front[front.length - 1].pass_rate))
-      front.push(row);
+    const last = front[front.length - 1];
+    const even = last && row.pass_rate === last.pass_rate && row[cost] === last[cost];
+    if (!isOracle(row.policy) && (!last || even || row.pass_rate > last.pass_rate)) front.push(row);
   }
   return front;
 }
@@ -47,8 +48,8 @@ function costScale(values, left, right, many) {
 function marker(row, x, y) {
   if (isOracle(row.policy))
     return svg("path", { class: "dot oracle", d: `M${x} ${y - 8}L${x + 8} ${y}L${x} ${y + 8}L${x - 8} ${y}Z` });
-  if (isFixed(row.policy)) return svg("rect", { class: "dot fixed", x: x - 6, y: y - 6, width: 12, height: 12, rx: 2 });
-  return svg("circle", { class: "dot", cx: x, cy: y, r: 7 });
+  if (isFixed(row.policy)) return svg("rect", { class: "dot fixed", x: x - 7, y: y - 7, width: 14, height: 14, rx: 2 });
+  return svg("circle", { class: "dot", cx: x, cy: y, r: 6.5 });
 }
 
 // Puts each label where it covers no marker and no earlier label; a leader line joins one that had to move away.
@@ -119,7 +120,7 @@ function placeLabels(layer, spots, box, lines) {
 function describePoint(row, metric, front) {
   const interval = row.ci ? ` (95 % interval ${percent(row.ci[0])} to ${percent(row.ci[1])})` : "";
   const parts = [
-    `passes ${percent(row.pass_rate)} of tasks${interval} at ${amount(metric.key, row[metric.key])} per task`,
+    `passes ${rate(row.pass_rate)} of tasks${interval} at ${amount(metric.key, row[metric.key])} per task`,
   ];
   if (isOracle(row.policy)) parts.push("it knows the recorded answers: a bound, not a competitor");
   else if (front.includes(row)) parts.push("on the Pareto front");
@@ -216,7 +217,9 @@ function drawPlane(host, width, metric, detail) {
     ];
   });
   placeLabels(labels, spots, [left + 2, top, right, bottom], edges);
-  for (const { row, x: cx, y: cy } of [...spots].sort((a, b) => a.x - b.x)) {
+  for (const { row, x: cx, y: cy } of [...spots].sort(
+    (a, b) => a.x - b.x || isFixed(b.row.policy) - isFixed(a.row.policy),
+  )) {
     const words = describePoint(row, metric, front);
     const say = () => detail.replaceChildren(words);
     view.append(

@@ -32,7 +32,7 @@ function tile(label, row, measure, note) {
     { class: "tile" },
     el("p", { class: "tile-label" }, label),
     el("p", { class: "tile-name" }, row.policy),
-    el("p", { class: "tile-number" }, `${percent(row.pass_rate)} pass${cost}`),
+    el("p", { class: "tile-number" }, `${rate(row.pass_rate)} pass${cost}`),
     el("p", { class: "small" }, [measure === "value" && `value ${plain(row.value)}`, note].filter(Boolean).join(" · ")),
   );
 }

@@ -105,7 +105,7 @@ function candidateFacts(candidate, step) {
 }
 
 function candidateRow(candidate, step, names, idle, scale) {
-  const taken = !step.stop && candidate.model === step.model;
+  const taken = !step.stop && candidate.model === step.picked;
   if (!isNumber(candidate.score))
     return el(
       "li",

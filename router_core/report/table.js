@@ -56,7 +56,7 @@ function passCell(row) {
       svg("rect", { class: "range", x: row.ci[0] * 100, y: 3.5, width: (row.ci[1] - row.ci[0]) * 100, height: 5 }),
       svg("rect", { class: "mean", x: row.pass_rate * 100 - 1.2, y: 0, width: 2.4, height: 12 }),
     );
-  return el("span", { class: "pass" }, percent(row.pass_rate), bar);
+  return el("span", { class: "pass" }, rate(row.pass_rate), bar);
 }
 
 function shareCell(row) {

@@ -119,13 +119,35 @@ function decidingFactor(winner, loser) {
 
 // The sentences of a decision; the first says what happened.
 function explain(step) {
-  const name = modelName(step.model);
   const scored = step.candidates.filter((item) => isNumber(item.score)).sort((a, b) => b.score - a.score);
-  const chosen = scored.find((item) => item.model === step.model);
-  const rival = scored.find((item) => item.model !== step.model);
+  if (step.stop) return explainStop(step, scored);
+  const words = explainChoice(step, scored);
+  if (isNumber(step.stop_score))
+    words.push(`The policy could have ended the task instead; that scored ${plain(step.stop_score)}.`);
+  if (step.picked !== step.model)
+    words.push(
+      `In the end ${modelName(step.model)} answered in its place; the cost is that of ${modelName(step.model)}.`,
+    );
+  return words;
+}
+
+function explainStop(step, scored) {
+  const head = "The policy ended the task here: it held that no further call was worth its cost.";
+  if (!scored.length) return [head];
+  const call = `the best call, to ${modelName(scored[0].model)}, scored ${plain(scored[0].score)}`;
+  return [
+    head,
+    isNumber(step.stop_score)
+      ? `Ending scored ${plain(step.stop_score)}; ${call}.`
+      : `${call.charAt(0).toUpperCase()}${call.slice(1)}.`,
+  ];
+}
+
+function explainChoice(step, scored) {
+  const name = modelName(step.picked);
+  const chosen = scored.find((item) => item.model === step.picked);
+  const rival = scored.find((item) => item.model !== step.picked);
   const drawn = isNumber(step.propensity) && step.propensity < 0.9995;
-  if (step.stop)
-    return ["The policy ended the task here: it held that no further call was worth its cost.", ...best(scored)];
   if (step.fallback)
     return [`The router failed inside at this step, so the default model ${name} stood in; the host never noticed.`];
   if (!chosen) return [`${name} served this step; its score was not recorded.`];
@@ -167,12 +189,6 @@ function apart(one, two) {
   return [plain(one, digits), plain(two, digits)];
 }
 
-function best(scored) {
-  return scored.length
-    ? [`The best call would have gone to ${modelName(scored[0].model)}, with a score of ${plain(scored[0].score)}.`]
-    : [];
-}
-
 function stateWords(step, first) {
   const meaning = {
     invalid: "nothing usable yet",
@@ -199,7 +215,7 @@ function hindsight(step) {
   const options = MODELS.map((model, i) => ({ name: model.name, q: step.q[i], i }))
     .concat({ name: "ending the task here", q: stop, i: "stop" })
     .filter((item) => isNumber(item.q));
-  const mine = options.find((item) => item.i === (step.stop ? "stop" : step.model));
+  const mine = options.find((item) => item.i === (step.stop ? "stop" : step.picked));
   if (!options.length || !mine) return "";
   const top = options.reduce((a, b) => (b.q > a.q ? b : a));
   if (mine.q >= top.q - 1e-4) return `the best choice there was, with a true value of ${plain(mine.q)}.`;

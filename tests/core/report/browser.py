@@ -147,10 +147,11 @@ class Tab:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def wait(self, condition: str) -> None:
-        """Wait until a JavaScript condition holds, asking once per frame."""
-        frames = f"new Promise((done) => {{ const look = () => ({condition}) ? done(true) : setTimeout(look, 15); look(); }})"
-        self.run(frames)
+    def wait(self, condition: str, most: float = 20.0) -> None:
+        """Wait until a JavaScript condition holds; tells what the page complained about when it never does."""
+        look = f"const look = () => ({condition}) ? done(true) : Date.now() > end ? done(false) : setTimeout(look, 15)"
+        held = self.run(f"new Promise((done) => {{ const end = Date.now() + {most * 1000}; {look}; look(); }})")
+        assert held, f"never held: {condition}; complaints: {self.complaints()}"
 
     def text(self, selector: str) -> str:
         """Rendered text of the first match."""

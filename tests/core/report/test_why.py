@@ -22,7 +22,7 @@ def scored(model: str, score: float | None, terms: dict[str, float] = NO_TERMS, 
 
 def step(
     candidates: list[dict[str, Any]],
-    model: str,
+    served: str,
     *,
     policy: str = "mine",
     row: dict[str, Any] | None = None,
@@ -34,7 +34,7 @@ def step(
         "step": "0",
         "attempt": 1,
         "role": "coder",
-        "model": model,
+        "model": served,
         "decision": full,
         **(row or {}),
     }
@@ -74,6 +74,9 @@ STEPS = {
     "only one": step([scored("small", 1.0), scored("huge", None, cause="hard limit usd=0.05 reached")], "small"),
     "fallback": step([scored("small", 1.0), scored("large", 0.4)], "small", fallback=True),
     "stop": step([scored("small", -0.5), scored("large", -0.2)], "large", stop=True),
+    "stop, scored": step([scored("small", -0.5), scored("large", -0.2)], "large", stop=True, stop_score=0.1),
+    "stop refused": step([scored("small", 0.2), scored("large", 0.4)], "large", stop_score=0.3),
+    "other answered": step([scored("small", 0.2), scored("large", 0.4)], "small", model="large"),
     "nothing": step([], "small"),
     "other was best": step(
         [scored("small", 1.0)], "small", row={"q": {"small": 0.4, "large": 0.7, "stop": 0.0}, "regret": 0.3}
@@ -148,7 +151,13 @@ WORDS = {
     "only one": "small was the only model that could serve this step.",
     "fallback": "The router failed inside at this step, so the default model small stood in; the host never noticed.",
     "stop": "The policy ended the task here: it held that no further call was worth its cost. "
-    "The best call would have gone to large, with a score of −0.2.",
+    "The best call, to large, scored −0.2.",
+    "stop, scored": "The policy ended the task here: it held that no further call was worth its cost. "
+    "Ending scored 0.1; the best call, to large, scored −0.2.",
+    "stop refused": "large got the call because it scored highest: 0.4, ahead of small with 0.2. "
+    "The policy could have ended the task instead; that scored 0.3.",
+    "other answered": "large got the call because it scored highest: 0.4, ahead of small with 0.2. "
+    "In the end small answered in its place; the cost is that of small.",
     "nothing": "small served this step; its score was not recorded.",
 }
 
