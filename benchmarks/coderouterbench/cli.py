@@ -1,0 +1,131 @@
+"""`steproute replay coderouterbench`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from steproute.benchmarks.coderouterbench.plot import write_plot
+from steproute.benchmarks.coderouterbench.replay import METRIC_WEIGHT, Replay, ReplaySettings, needs_text, replay
+from steproute.benchmarks.coderouterbench.table import OutcomeTable, load_prior, load_table
+from steproute.benchmarks.statistics import mean_interval
+from steproute.errors import ConfigError, unknown_name
+
+app = typer.Typer()
+
+MODES = ("cold", "prior", "probing")
+FIGURES = ("avg_perf", "cum_reg", "usd", "perf_per_usd", "calls_per_task")
+POLICIES = "pacer,epsilon-greedy,linucb,thompson,dimension-best,fixed:*,random,oracle"
+
+
+@app.command()
+def coderouterbench(
+    data: Annotated[Path, typer.Option(help="Folder with the results CSV (and models.json, *tasks*.jsonl).")],
+    policy: Annotated[str, typer.Option(help="Policies, comma-separated; `fixed:*` = one per model.")] = POLICIES,
+    seeds: Annotated[int, typer.Option(min=1, help="How many orders of the tasks.")] = 20,
+    seed_base: Annotated[int, typer.Option(help="First seed.")] = 0,
+    mode: Annotated[str, typer.Option(help="cold, prior or probing.")] = "cold",
+    prior: Annotated[Path | None, typer.Option(help="JSON with published means, for --mode prior.")] = None,
+    probing: Annotated[float, typer.Option(help="Share shown with all scores first, for --mode probing.")] = 0.2,
+    context_regex: Annotated[str | None, typer.Option(help="Finds the source group in a task id.")] = None,
+    verifier: Annotated[str | None, typer.Option(help="exact, or the share of flipped verdicts.")] = None,
+    usd_weight: Annotated[
+        float, typer.Option(help="Worth of a dollar to the policy, in units of score.")
+    ] = METRIC_WEIGHT,
+    plot: Annotated[Path | None, typer.Option(help="SVG file for regret over time.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Replay the tasks in fresh orders; a policy learns only from what it called (bandit feedback).
+
+    Reward is score − 0.1·usd. Regret is against the best single model of each task; every call of a cascade is paid.
+    """
+    table = load_table(data)
+    if mode not in MODES:
+        raise ConfigError(unknown_name("mode", mode, MODES))
+    if (prior is None) == (mode == "prior"):
+        raise ConfigError("prior: --mode prior and --prior FILE go together")
+    settings = ReplaySettings(
+        mode=cast(Literal["cold", "prior", "probing"], mode),
+        usd_weight=usd_weight,
+        context_regex=context_regex,
+        prior={} if prior is None else load_prior(prior, table.models),
+        probing=probing,
+        verifier=_flip_rate(verifier),
+    )
+    rows, curves = _run(table, _expand(policy, table), range(seed_base, seed_base + seeds), settings)
+    if plot is not None:
+        write_plot(plot, curves, f"{len(table.tasks)} tasks, {mode}, {seeds} orders")
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    console = Console()
+    console.width = max(console.width, 140)
+    title = f"{data.name}: {len(table.tasks)} tasks, {len(table.models)} models, {mode}, seeds {seed_base}–{seed_base + seeds - 1}"
+    console.print(_table(rows, title))
+    console.print("mean ± sd over orders \\[half the 95 % interval of the mean]", style="dim")
+    if plot is not None:
+        console.print(f"plot  {plot}", highlight=False)
+
+
+def _run(
+    table: OutcomeTable, policies: Sequence[str], seeds: Sequence[int], settings: ReplaySettings
+) -> tuple[list[dict[str, Any]], dict[str, list[Replay]]]:
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, list[Replay]] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        line = bar.add_task("", total=len(policies) * len(seeds))
+        for number, name in enumerate(policies):
+            bar.update(line, description=name, completed=number * len(seeds))
+            row: dict[str, Any] = {"policy": name, "mode": settings.mode}
+            if needs_text(name) and not table.prompts:
+                rows.append({**row, **dict.fromkeys(FIGURES), "note": "n/a (no prompts)"})
+                continue
+            runs = replay(table, name, seeds, settings, lambda _: bar.advance(line))
+            curves[name] = runs
+            for figure in FIGURES:
+                mean, spread, half = mean_interval([float(getattr(run, figure)) for run in runs])
+                row[figure] = {"mean": mean, "sd": spread, "ci95": [mean - half, mean + half]}
+            rows.append(row)
+    return rows, curves
+
+
+def _expand(policy: str, table: OutcomeTable) -> list[str]:
+    named: list[str] = []
+    for item in policy.split(","):
+        named += [f"fixed:{model}" for model in table.models] if item == "fixed:*" else [item] if item else []
+    return list(dict.fromkeys(named))
+
+
+def _flip_rate(verifier: str | None) -> float | None:
+    if verifier is None or verifier == "exact":
+        return None if verifier is None else 0.0
+    try:
+        return float(verifier)
+    except ValueError:
+        raise ConfigError(f"verifier: seen {verifier!r}; allowed: exact, or a flip rate in [0, 0.5)") from None
+
+
+def _table(rows: Sequence[dict[str, Any]], title: str) -> Table:
+    out = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
+    for name in ("policy", "AvgPerf", "CumReg", "USD", "Perf/$", "calls"):
+        out.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
+    for row in rows:
+        if "note" in row:
+            out.add_row(row["policy"], row["note"])
+            continue
+        cells = []
+        for figure, digits in zip(FIGURES, (2, 1, 2, 2, 2), strict=True):
+            got = row[figure]
+            half = (got["ci95"][1] - got["ci95"][0]) / 2
+            cells.append(f"{got['mean']:.{digits}f} ±{got['sd']:.{digits}f} [{half:.{digits}f}]")
+        out.add_row(row["policy"], *cells)
+    return out
