@@ -60,8 +60,6 @@ class Call:
     role: str
     max_tokens: int | None = None
     kind: str = "call"
-    touched: list[str] = field(default_factory=list)
-    """Keys of records to be saved."""
     key: str = ""
     """Key of the call's record, once it is recognised."""
     _error: Exception | None = field(default=None, repr=False)
@@ -316,7 +314,6 @@ class Call:
             record = journal.records[key]
             if key != self.key and record["answers"] and not record["learnt"] and key in journal.home:
                 journal.update(key, learnt=1)
-                self.touched.append(key)
         ledger = router.ledger(decision.task)
         step = next((item for item in reversed(ledger.steps[-32:]) if item.id == decision.id), None) if ledger else None
         if step is None:
@@ -328,7 +325,7 @@ class Call:
             if call["id"]:
                 journal.tools[call["id"]] = (decision.id, index)
         self._record(ledger=dumped(step), tools=[call["id"] or "" for call in calls], g_after=step.g)
-        self.touched += self.desk.refresh(journal)
+        self.desk.refresh(journal)
 
     # --- records ----------------------------------------------------------------------------------------------------
 
@@ -348,13 +345,6 @@ class Call:
                 **changes,
             }
         journal.update(self.key, root=self.site.root, **changes)
-        if self.key not in self.touched:
-            self.touched.append(self.key)
-
-    def take_touched(self) -> list[str]:
-        """Keys to be saved now."""
-        touched, self.touched = list(dict.fromkeys(self.touched)), []
-        return touched
 
 
 def stamp(message: BaseMessage, decision: Decision, model: str) -> None:

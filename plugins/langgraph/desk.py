@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
@@ -151,15 +151,17 @@ class Desk:
         if not records and not refs:
             return
         with journal.lock:
-            new = journal.take_in(records, refs)
+            news = journal.take_in(records, refs)
             task = journal.task
-            steps = [Step.model_validate(record["ledger"]) for record in new if record.get("ledger")]
-            for record in new:
-                if record["spent"]:
+            for record, before in news:
+                paid = before["spent"] if before is not None else {}
+                spent = {name: amount - paid.get(name, 0.0) for name, amount in record["spent"].items()}
+                if any(amount > 0 for amount in spent.values()):
                     self.router.accounts.open(task.id, task.parent, resume=True)
-                    self.router.accounts.settle(task.id, None, record["spent"])
+                    self.router.accounts.settle(task.id, None, spent)
                 for index, call_id in enumerate(record.get("tools") or ()):
-                    journal.tools[call_id] = (record["decision"], index)
+                    journal.tools.setdefault(call_id, (record["decision"], index))
+            steps = [Step.model_validate(record["ledger"]) for record, _ in news if record.get("ledger")]
             if not steps:
                 return
             ledger = self.router.ledger(task.id)
@@ -172,70 +174,57 @@ class Desk:
     def load(self, site: Site, journal: Journal) -> None:
         """Read what was saved in the graph's state and checkpoints, where this process has not yet."""
         with self.router.faults.kept("reading a LangGraph checkpoint"):
-            wanted = persist.checkpoints_to_read(site, journal) if self.settings.durable else []
-            self._take_in_all(site, journal, persist.load(site, wanted) if wanted else ())
+            persist.load(site, self._reading(site, journal))
+        self.see(site, journal)
 
     async def aload(self, site: Site, journal: Journal) -> None:
         """`load` for asynchronous nodes."""
         with self.router.faults.kept("reading a LangGraph checkpoint"):
-            wanted = persist.checkpoints_to_read(site, journal) if self.settings.durable else []
-            self._take_in_all(site, journal, await persist.aload(site, wanted) if wanted else ())
+            await persist.aload(site, self._reading(site, journal))
+        self.see(site, journal)
 
-    def _take_in_all(self, site: Site, journal: Journal, saved: Iterable[Any]) -> None:
-        for item in saved:
-            self.take_in(journal, *persist.read_saved(item))
-        self.take_in(journal, journal.unknown(site.channel(KEY)))
+    def see(self, site: Site, journal: Journal) -> None:
+        """Take in the records of the state a node starts from."""
+        with self.router.faults.kept("reading LangGraph records"):
+            channel = site.channel(KEY)
+            self.take_in(journal, journal.unknown(channel))
+            with journal.lock:
+                journal.stored(channel)
+
+    def _reading(self, site: Site, journal: Journal) -> persist.Reading:
+        site = site if self.settings.durable else replace(site, checkpointer=None)
+        return persist.reading(site, journal, lambda records, refs: self.take_in(journal, records, refs))
 
     # --- what is told to others --------------------------------------------------------------------------------
 
-    def save(self, site: Site, journal: Journal, keys: Sequence[str], to_state: bool = True) -> None:
-        """Write records into the state the node will leave, and beside the checkpoint it runs from."""
-        with self.router.faults.kept("saving LangGraph records"):
-            if to_state:
-                self._send(site, journal, keys)
-            if self.settings.durable and persist.saves(site):
-                persist.save(site, journal, keys)
+    def save(self, site: Site, journal: Journal) -> None:
+        """Write records beside the checkpoint a node runs from."""
+        if self.settings.durable and persist.saves(site):
+            with self.router.faults.kept("saving LangGraph records"), journal.lock:
+                persist.save(site, journal)
 
-    async def asave(self, site: Site, journal: Journal, keys: Sequence[str], to_state: bool = True) -> None:
+    async def asave(self, site: Site, journal: Journal) -> None:
         """`save` for asynchronous nodes."""
-        with self.router.faults.kept("saving LangGraph records"):
-            if to_state:
-                self._send(site, journal, keys)
-            if self.settings.durable and persist.saves(site):
-                await persist.asave(site, journal, keys)
+        if self.settings.durable and persist.saves(site):
+            with self.router.faults.kept("saving LangGraph records"):
+                await persist.asave(site, journal)
 
-    def _send(self, site: Site, journal: Journal, keys: Sequence[str]) -> None:
-        if site.send is None:
-            return
-        with journal.lock:
-            if site.channel(KEY) is None:
-                journal.homeless.update(keys)
-                return
-            execution = journal.execution(site)
-            if execution.sent is None:  # one write per execution: a second would split the node's `updates` event
-                execution.sent = {}
-                site.send([(KEY, execution.sent)])
-            execution.sent.update({key: journal.records[key] for key in keys})
-
-    def changed(self, journal: Journal, site: Site, channel: Mapping[str, Any] | None) -> list[str]:
-        """Keys of records that a state has in an older version, or cannot have from a graph without the key inside it."""
+    def unstored(self, site: Site, journal: Journal) -> list[str]:
+        """Keys of records that a state should hold and does not, in this version: made in its graph or inside it."""
         self.refresh(journal)
-        known = channel or {}
         with journal.lock:
-            homeless = [key for key in journal.homeless if within(journal.records[key]["ns"], site.parent)]
-            journal.homeless.difference_update(homeless)
-            newer = [
-                key for key, copy in known.items()
-                if key in journal.records and journal.records[key]["version"] > copy.get("version", 0)
-            ]
-            return [*newer, *homeless]
+            return [key for key in journal.unstored if self._belongs(site, journal, key)]
 
-    def refresh(self, journal: Journal) -> list[str]:
-        """Bring the latest records up to the router's ledger. Returns the keys that changed."""
+    def _belongs(self, site: Site, journal: Journal, key: str) -> bool:
+        record = journal.records[key]
+        lies_behind = journal.branch.made(record["root"]) or not record["root"]
+        return within(record["ns"], site.parent) and lies_behind
+
+    def refresh(self, journal: Journal) -> None:
+        """Bring the latest records up to the router's ledger: evidence and tool results come after the call."""
         ledger = self.router.ledger(journal.task.id)
         if ledger is None:
-            return []
-        changed = []
+            return
         with journal.lock:
             steps = {step.id: step for step in ledger.steps[-_LOOKED_BACK:]}
             for key, record in list(journal.records.items())[-2 * _LOOKED_BACK :]:
@@ -244,8 +233,6 @@ class Desk:
                     continue
                 if _mark(step) != record.get("mark"):
                     journal.update(key, ledger=dumped(step), mark=_mark(step), g_after=step.g)
-                    changed.append(key)
-        return changed
 
     def read_tools(self, journal: Journal, messages: Sequence[BaseMessage]) -> None:
         """Note how tool calls ended, from the results at the end of the messages."""

@@ -20,7 +20,7 @@ from steproute.plugins.langgraph.site import Site
 from steproute.plugins.langgraph.usage import outcome_of, reported_model
 
 
-def read_history(desk: Desk, journal: Journal, site: Site, messages: Sequence[BaseMessage], watching: bool) -> list[str]:
+def read_history(desk: Desk, journal: Journal, site: Site, messages: Sequence[BaseMessage], watching: bool) -> None:
     """Take in replies whose calls are not known: those of another process, and those of models that are not routed.
 
     Args:
@@ -30,11 +30,7 @@ def read_history(desk: Desk, journal: Journal, site: Site, messages: Sequence[Ba
         messages: the conversation.
         watching: True = a reply without a stamp was made in this task, after the last look: an open decision of a
             router node is what it answers, and it is billed. False = it may be older than the task, and costs nothing.
-
-    Returns:
-        Keys of the records that changed.
     """
-    changed: list[str] = []
     with desk.router.faults.kept("reading the message history"), journal.lock:
         known = {record["decision"] for record in journal.records.values()}
         for message in messages:
@@ -47,12 +43,11 @@ def read_history(desk: Desk, journal: Journal, site: Site, messages: Sequence[Ba
             stamp = message.response_metadata.get(KEY)
             if isinstance(stamp, Mapping):
                 if stamp.get("task") == journal.task.id and stamp.get("decision") not in known:
-                    changed.append(_found(desk, journal, message, name, stamp, paid=True))
+                    _found(desk, journal, message, name, stamp, paid=True)
             elif watching and (record := _open(desk, journal, message)) is not None:
-                changed += _answer(desk, journal, site, record, message)
+                _answer(desk, journal, site, record, message)
             else:
-                changed.append(_found(desk, journal, message, name, {}, paid=watching))
-    return changed
+                _found(desk, journal, message, name, {}, paid=watching)
 
 
 def _open(desk: Desk, journal: Journal, message: AIMessage) -> Record | None:
@@ -68,17 +63,16 @@ def _open(desk: Desk, journal: Journal, message: AIMessage) -> Record | None:
     return min(exact or candidates, key=lambda record: record["at"], default=None)
 
 
-def _answer(desk: Desk, journal: Journal, site: Site, record: Record, message: AIMessage) -> list[str]:
+def _answer(desk: Desk, journal: Journal, site: Site, record: Record, message: AIMessage) -> None:
     decision = next(item for item in desk.router.decisions(journal.task.id) if item.id == record["decision"])
     call = Call(desk, journal, site, _nothing(decision.prompt_tokens), record["role"], kind="node", key=record["key"])
     outcome = outcome_of(message, call.prompt, 0.0)
     call.settle(Turn(decision, (), time.perf_counter()), outcome, message, desk.author(message) or decision.model.name)
-    return call.take_touched()
 
 
 def _found(
     desk: Desk, journal: Journal, message: AIMessage, name: str, stamp: Mapping[str, str], paid: bool
-) -> str:
+) -> None:
     pool = desk.router.pool
     model = str(stamp.get("model") or desk.author(message) or reported_model(message))
     outcome = outcome_of(message, None, 0.0)
@@ -113,7 +107,7 @@ def _found(
         at=time.time(),
     )
     desk.take_in(journal, {key: record})
-    return key
+    journal.unstored[key] = None
 
 
 def _nothing(tokens: int) -> Prompt:

@@ -6,7 +6,8 @@ A call is recognised in two ways:
 * by its reference: namespace with execution ids, hash of the prompt, count within this execution of the node. That
   holds across interrupts, retries and processes, as long as the checkpoint is the same.
 * by its place: the same without ids. That holds in a fork too, where ids change. Since a loop passes the same place
-  again, a place counts as new once the step stands in the state the node starts from.
+  again, a step is only repeated while it does not lie behind: it is not in the state the node starts from, and the
+  branch of history that is running did not make it.
 """
 
 from __future__ import annotations
@@ -30,18 +31,32 @@ _KEPT_JOURNALS = 1000
 
 @dataclass(slots=True)
 class _Execution:
-    """One execution of a node: how often it asked each question, and what it has written so far."""
+    """One execution of a node: how often it asked each question."""
 
     token: Any
     attempt: int
     counts: dict[str, int] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     """Question → step whose call was raised to the host: the same question again is a retry of it."""
-    sent: Records | None = None
     model: Any = None
     """The model a middleware was first asked for: the agent's own."""
     call: Any = None
     """The routed call a middleware is at work on."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """The line of checkpoints a thread is on: up to `start` it shares the older ones, then it has its own."""
+
+    start: str = ""
+    addressed: str = ""
+    """The checkpoint a caller went back to."""
+    roots: set[str] = field(default_factory=set)
+    step: int = -1
+
+    def made(self, root: str) -> bool:
+        """Whether a superstep that ran from this checkpoint lies on the branch."""
+        return root in self.roots or root < self.start
 
 
 @dataclass
@@ -61,8 +76,9 @@ class Journal:
     read: set[str] = field(default_factory=set)
     """Ids of messages whose content has reached the router."""
     refs: dict[str, str] = field(default_factory=dict)
-    homeless: set[str] = field(default_factory=set)
-    """Records made in a graph whose state has no place for them; the next router node of a graph around it keeps them."""
+    unstored: dict[str, None] = field(default_factory=dict)
+    """Keys of records that no state is known to hold in their latest version."""
+    branch: Branch = field(default_factory=Branch)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _used: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Kind of caller and record → root checkpoint → reference that used it there."""
@@ -116,19 +132,13 @@ class Journal:
             uses = self._uses(ref, key)
             if not uses and key not in self.records:
                 return key
-            if channel is not None:
-                passed = key in channel
-            else:
-                passed = bool(uses) and max(uses) < (site.addressed or site.root)
+            passed = (channel is not None and key in channel) or self._behind(site, uses)
             if not passed and uses.get(site.root) in (None, ref):
                 return key
         raise AssertionError("unreachable")
 
     def _decided_for(self, site: Site, role: str, channel: Mapping[str, Any] | None, ref: str) -> str | None:
-        """The step that a router node decided for this call and no call has taken yet; the nearest, then the latest.
-
-        One that was taken may be taken again by a run that went back to before that.
-        """
+        """The step that a router node decided for this call and no call of this branch has taken; nearest, then latest."""
         best: Record | None = None
         for copy in (channel if channel is not None else self.records).values():
             if copy.get("kind") != "node" or copy.get("status") != "decided":
@@ -136,12 +146,36 @@ class Journal:
             if copy["role"] not in ("", role) or not within(site.parent, copy["ns"]):
                 continue
             uses = self._uses(ref, copy["key"])
-            again = bool(site.addressed) and max(uses, default="") >= site.addressed
-            if (uses and not again) or uses.get(site.root) not in (None, ref):
+            if self._behind(site, uses) or uses.get(site.root) not in (None, ref):
                 continue
             if best is None or (len(copy["ns"]), copy["at"]) > (len(best["ns"]), best["at"]):
                 best = copy
         return None if best is None else str(best["key"])
+
+    def _behind(self, site: Site, roots: Iterable[str]) -> bool:
+        """Whether an earlier superstep of the running branch is among these."""
+        return any(root != site.root and self.branch.made(root) for root in roots)
+
+    def is_new_branch(self, site: Site) -> bool:
+        """Whether this is the first call of a run that went back in time."""
+        if not site.addressed or site.root in self.branch.roots:
+            return False
+        return site.addressed != self.branch.addressed or ("|" not in site.ns and site.step <= self.branch.step)
+
+    def follow(self, site: Site, start: str | None = None) -> None:
+        """Note the superstep that is running.
+
+        Args:
+            site: where a call is made.
+            start: the newest checkpoint a new branch shares with older ones; None = the branch goes on.
+        """
+        if start is not None:
+            self.branch = Branch(start, site.addressed)
+        elif not self.branch.roots and not self.branch.start:
+            self.branch.start = site.root
+        self.branch.roots.add(site.root)
+        if "|" not in site.ns:
+            self.branch.step = site.step
 
     # --- records ----------------------------------------------------------------------------------------------
 
@@ -149,32 +183,44 @@ class Journal:
         """Change a record, or begin it."""
         known = self.records.get(key) or new_record(key)
         record = self.records[key] = {**known, **changes, "version": known["version"] + 1}
+        self.unstored[key] = None
         return record
 
-    def take_in(self, records: Mapping[str, Any], refs: Mapping[str, str] | None = None) -> list[Record]:
+    def stored(self, channel: Mapping[str, Any] | None) -> None:
+        """Note what a state holds."""
+        if channel:
+            done = [key for key in self.unstored if key in channel and channel[key]["version"] >= self.records[key]["version"]]
+            for key in done:
+                del self.unstored[key]
+
+    def take_in(
+        self, records: Mapping[str, Any], refs: Mapping[str, str] | None = None
+    ) -> list[tuple[Record, Record | None]]:
         """Merge records that another process wrote, or a state that was given.
 
         Returns:
-            Those this process did not know, by time.
+            Those that were not known in this version, by time, each with the version that was known.
         """
-        new: Records = {}
-        for key, record in records.items():
-            known = self.records.get(key)
-            if known is None:
-                new[key] = record
-            if known is None or (key not in self.home and record["version"] > known["version"]):
-                self.records[key] = dict(record)
+        news = []
+        for record in in_order(records):
+            known = self.records.get(record["key"])
+            if known is None or record["version"] > known["version"]:
+                self.records[record["key"]] = dict(record)
+                news.append((record, known))
         for ref, key in (refs or {}).items():
             if key in self.records:
                 self.refs.setdefault(ref, key)
                 self._uses(ref, key).setdefault(self.records[key]["root"], ref)
-        return list(in_order(new))
+        return news
 
     def unknown(self, channel: Mapping[str, Any] | None) -> Records:
-        """Records of a state that this process has not seen."""
-        if not channel or channel.keys() <= self.records.keys():
-            return {}
-        return {key: record for key, record in channel.items() if key not in self.records}
+        """Records of a state that this process has not seen in this version."""
+        found = {}
+        for key, record in (channel or {}).items():
+            known = self.records.get(key)
+            if known is None or record["version"] > known["version"]:
+                found[key] = record
+        return found
 
     def next_step(self, steps: int) -> str:
         """The router's key for a new step: the number of steps so far, made unique for parallel calls."""

@@ -43,7 +43,7 @@ def run(call: Call, target: Target) -> Any:
     desk.load(site, journal)
     while True:
         turn = call.turn()
-        desk.save(site, journal, call.touched, to_state=False)
+        desk.save(site, journal)
         config, ears = target.attempt(turn)
         try:
             result = target.make(turn.model).invoke(list(turn.messages), config, **target.kwargs)
@@ -51,10 +51,10 @@ def run(call: Call, target: Target) -> Any:
             try:
                 call.failed(turn, error, _reply(ears))
             finally:
-                desk.save(site, journal, call.take_touched())
+                desk.save(site, journal)
             continue
         call.answered(turn, _reply(ears) if target.parsed else _message(result))
-        desk.save(site, journal, call.take_touched())
+        desk.save(site, journal)
         return result
 
 
@@ -64,7 +64,7 @@ async def arun(call: Call, target: Target) -> Any:
     await desk.aload(site, journal)
     while True:
         turn = call.turn()
-        await desk.asave(site, journal, call.touched, to_state=False)
+        await desk.asave(site, journal)
         config, ears = target.attempt(turn)
         try:
             result = await target.make(turn.model).ainvoke(list(turn.messages), config, **target.kwargs)
@@ -72,10 +72,10 @@ async def arun(call: Call, target: Target) -> Any:
             try:
                 call.failed(turn, error, _reply(ears))
             finally:
-                await desk.asave(site, journal, call.take_touched())
+                await desk.asave(site, journal)
             continue
         call.answered(turn, _reply(ears) if target.parsed else _message(result))
-        await desk.asave(site, journal, call.take_touched())
+        await desk.asave(site, journal)
         return result
 
 
@@ -85,7 +85,7 @@ def stream(call: Call, target: Target) -> Iterator[Any]:
     desk.load(site, journal)
     while True:
         turn = call.turn()
-        desk.save(site, journal, call.touched, to_state=False)
+        desk.save(site, journal)
         config, ears = target.attempt(turn)
         pieces: list[Any] = []
         try:
@@ -93,18 +93,18 @@ def stream(call: Call, target: Target) -> Iterator[Any]:
                 yield _noted(piece, pieces, turn)
         except GeneratorExit:
             _abandoned(call, turn, pieces)
-            desk.save(site, journal, call.take_touched())
+            desk.save(site, journal)
             raise
         except BaseException as error:
             try:
                 call.failed(turn, error, _reply(ears))
             finally:
-                desk.save(site, journal, call.take_touched())
+                desk.save(site, journal)
             if pieces:
                 raise
             continue
         call.answered(turn, _reply(ears) if target.parsed else _whole(pieces))
-        desk.save(site, journal, call.take_touched())
+        desk.save(site, journal)
         return
 
 
@@ -114,7 +114,7 @@ async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
     await desk.aload(site, journal)
     while True:
         turn = call.turn()
-        await desk.asave(site, journal, call.touched, to_state=False)
+        await desk.asave(site, journal)
         config, ears = target.attempt(turn)
         pieces: list[Any] = []
         try:
@@ -122,18 +122,18 @@ async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
                 yield _noted(piece, pieces, turn)
         except GeneratorExit:
             _abandoned(call, turn, pieces)
-            desk.save(site, journal, call.take_touched())  # nothing may be awaited while a generator is being closed
+            desk.save(site, journal)  # nothing may be awaited while a generator is being closed
             raise
         except BaseException as error:
             try:
                 call.failed(turn, error, _reply(ears))
             finally:
-                await desk.asave(site, journal, call.take_touched())
+                await desk.asave(site, journal)
             if pieces:
                 raise
             continue
         call.answered(turn, _reply(ears) if target.parsed else _whole(pieces))
-        await desk.asave(site, journal, call.take_touched())
+        await desk.asave(site, journal)
         return
 
 
@@ -182,11 +182,11 @@ class Settling(Ears):
         """A call returned."""
         super().on_llm_end(response, run_id=run_id, **more)
         self._call.answered(self._turn, _reply(self))
-        self._call.desk.save(self._call.site, self._call.journal, self._call.take_touched())
+        self._call.desk.save(self._call.site, self._call.journal)
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **more: Any) -> None:
         """A call failed."""
         super().on_llm_error(error, run_id=run_id, **more)
         with contextlib.suppress(type(error)):  # raised again where nobody else is to be tried; the host has it already
             self._call.failed(self._turn, error)
-        self._call.desk.save(self._call.site, self._call.journal, self._call.take_touched())
+        self._call.desk.save(self._call.site, self._call.journal)

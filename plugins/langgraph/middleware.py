@@ -94,7 +94,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         self._see_subtasks(call, request)
         while True:
             turn = call.turn()
-            desk.save(site, journal, call.touched, to_state=False)
+            desk.save(site, journal)
             with listening() as ears:
                 try:
                     response = handler(self._request(request, turn, call))
@@ -102,10 +102,10 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
                     try:
                         call.failed(turn, error)
                     finally:
-                        desk.save(site, journal, call.touched, to_state=False)
+                        desk.save(site, journal)
                     continue
             self._credit(call, turn, ears, response)
-            desk.save(site, journal, call.touched, to_state=False)
+            desk.save(site, journal)
             return self._response(call, response)
 
     async def awrap_model_call(self, request: ModelRequest, handler: AsyncHandler) -> Any:
@@ -121,7 +121,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         self._see_subtasks(call, request)
         while True:
             turn = call.turn()
-            await desk.asave(site, journal, call.touched, to_state=False)
+            await desk.asave(site, journal)
             with listening() as ears:
                 try:
                     response = await handler(self._request(request, turn, call))
@@ -129,10 +129,10 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
                     try:
                         call.failed(turn, error)
                     finally:
-                        await desk.asave(site, journal, call.touched, to_state=False)
+                        await desk.asave(site, journal)
                     continue
             self._credit(call, turn, ears, response)
-            await desk.asave(site, journal, call.touched, to_state=False)
+            await desk.asave(site, journal)
             return self._response(call, response)
 
     # --- inside -----------------------------------------------------------------------------------------------
@@ -195,14 +195,15 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
             replied = _heard(ears, _reply(response))
             if replied is not None and replied.message is not None:
                 call.credit(self._pool_name(replied), replied.message)
-                self.desk.save(call.site, call.journal, call.take_touched())
+                self.desk.save(call.site, call.journal)
 
     def _pool_name(self, heard: HeardCall) -> str:
         reported = reported_model(heard.message) if heard.message is not None else ""
         return self.desk.named(heard.model) or self.desk.named(reported)
 
     def _response(self, call: Call, response: Any) -> Any:
-        update = {KEY: {key: call.journal.records[key] for key in call.take_touched()}}
+        keys = dict.fromkeys((*self.desk.unstored(call.site, call.journal), call.key))
+        update = {KEY: {key: call.journal.records[key] for key in keys if key in call.journal.records}}
         if isinstance(response, ExtendedModelResponse):
             inner = response.command
             merged = {**(inner.update if inner is not None and isinstance(inner.update, Mapping) else {}), **update}

@@ -97,15 +97,19 @@ def finish_node(
     State: type[Any] = MessagesState,
     *,
     success: Callable[[Any], bool | float | None] | None = None,
+    ends: bool = True,
     task: TaskSetting = None,
     messages_key: str = "messages",
     subtasks_key: str | None = None,
 ) -> Node:
-    """A node that takes in the last replies and ends the task: its steps get their credit, the queues advance.
+    """A node that takes in the last replies, writes the ledger into the state and ends the task.
+
+    At the end of a task its steps get their credit and the queues advance.
 
     Args:
         router: the router.
         State: schema of the graph's state.
+        ends: False = the task goes on, as one does that lasts for a conversation.
         success: tells from the state whether the task succeeded, or a reward in [0, 1]; None = not known.
         task: as for `router_node`.
         messages_key: where the state holds its messages.
@@ -116,12 +120,11 @@ def finish_node(
 
     def finish(state: Any, config: RunnableConfig) -> Any:
         view = reader.read(state, config)
-        result = success(as_schema(view.values, State)) if success is not None else None
         update = {KEY: view.update(desk)}
-        if isinstance(result, bool) or result is None:
-            router.finish(view.journal.task.id, result)
-        else:
-            router.finish(view.journal.task.id, reward=float(result))
+        if ends:
+            result = success(as_schema(view.values, State)) if success is not None else None
+            known = result is None or isinstance(result, bool)
+            router.finish(view.journal.task.id, *((result,) if known else (None, float(result))))
         return update
 
     return _annotated(finish, "finish", State, dict)
@@ -151,13 +154,11 @@ class _View:
     values: dict[str, Any]
     prompt: Prompt
     journal: Journal
-    found: list[str]
-    """Keys of records read from the conversation."""
 
     def update(self, desk: Desk, *keys: str) -> dict[str, Record]:
         """Records the state does not have yet, or not in this version."""
-        wanted = dict.fromkeys((*desk.changed(self.journal, self.site, self.values.get(KEY)), *self.found, *keys))
-        return {key: self.journal.records[key] for key in wanted}
+        wanted = dict.fromkeys((*desk.unstored(self.site, self.journal), *keys))
+        return {key: self.journal.records[key] for key in wanted if key in self.journal.records}
 
 
 class _Reader:
@@ -180,7 +181,8 @@ class _Reader:
         if subtasks is not None:
             desk.set_subtasks(journal, subtasks)
         watching = not fresh or bool(journal.records)
-        return _View(site, values, prompt, journal, read_history(desk, journal, site, prompt.messages, watching))
+        read_history(desk, journal, site, prompt.messages, watching)
+        return _View(site, values, prompt, journal)
 
     def _prompt(self, values: Mapping[str, Any]) -> Prompt:
         """The state's messages; without any, its texts and numbers stand for what is asked."""

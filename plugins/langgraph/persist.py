@@ -8,15 +8,34 @@ that LangGraph has no task for and therefore leaves alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from steproute.plugins.langgraph.journal import Journal
-from steproute.plugins.langgraph.records import KEY, Records, merge_records
+from steproute.plugins.langgraph.records import KEY, Record, Records, merge_records, new_record
 from steproute.plugins.langgraph.site import Site
 
 CHANNEL = "steproute:journal"
+EARLIER = "earlier"
+"""Key of the sum of records that are no longer saved one by one."""
+_KEPT_WHOLE = 32
+_LONGEST_WALK = 50
+
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A checkpoint, or the newest so many of a thread."""
+
+    config: dict[str, Any]
+    newest: int = 0
+
+
+TakeIn = Callable[[Records, dict[str, str]], None]
+Reading = Generator[Ask, Any, None]
 
 
 def saves(site: Site) -> bool:
@@ -24,17 +43,53 @@ def saves(site: Site) -> bool:
     return bool(site.checkpointer is not None and site.thread is not None and site.root)
 
 
-def checkpoints_to_read(site: Site, journal: Journal) -> list[dict[str, Any]]:
-    """Configurations of checkpoints whose saved records were not read yet: the newest, and the one this step runs from."""
-    if not saves(site):
-        return []
-    wanted: list[dict[str, Any]] = []
-    if not journal.loaded:
-        wanted.append(_config(site, None))
-    if site.root not in journal.loaded and (not journal.loaded or site.resuming):
-        wanted.append(_config(site, site.root))
-    journal.loaded.add(site.root)
-    return wanted
+def reading(site: Site, journal: Journal, take_in: TakeIn) -> Reading:
+    """What is to be read for a call: yields what to ask the checkpointer for, and is sent what it finds.
+
+    The first call of a task in this process reads the newest checkpoint and goes back from it to the latest one with
+    records beside it. A resumed step reads those beside its own checkpoint. A run that went back in time looks up where
+    it left the old line, and what the lines it left had made.
+
+    Args:
+        site: where the call is made.
+        journal: of its task.
+        take_in: is given the records and references found.
+    """
+    start: str | None = None
+    if saves(site):
+        if journal.is_new_branch(site):
+            start = yield from _branching_point(site)
+        if not journal.loaded:
+            if start is None:
+                yield from _newest(site, take_in)
+            else:
+                for saved in (yield Ask(_config(site, None), newest=_LONGEST_WALK)):
+                    take_in(*read_saved(saved))
+        if site.root not in journal.loaded and (not journal.loaded or site.resuming):
+            take_in(*read_saved((yield Ask(_config(site, site.root)))))
+        journal.loaded.add(site.root)
+    if site.in_graph:
+        journal.follow(site, start)
+
+
+def _newest(site: Site, take_in: TakeIn) -> Reading:
+    saved = yield Ask(_config(site, None))
+    for _ in range(_LONGEST_WALK):
+        if saved is None:
+            return
+        take_in(*read_saved(saved))
+        if saved.parent_config is None or any(channel == CHANNEL for _, channel, _ in saved.pending_writes or ()):
+            return
+        saved = yield Ask(saved.parent_config)
+
+
+def _branching_point(site: Site) -> Generator[Ask, Any, str]:
+    """The checkpoint where a run that went back leaves the old line: edits of the state made since are no steps."""
+    point, saved = site.addressed, (yield Ask(_config(site, site.addressed)))
+    while saved is not None and saved.metadata.get("source") in ("update", "fork") and saved.parent_config is not None:
+        point = saved.parent_config["configurable"]["checkpoint_id"]
+        saved = yield Ask(_config(site, point))
+    return point
 
 
 def read_saved(saved: Any) -> tuple[Records, dict[str, str]]:
@@ -57,36 +112,51 @@ def read_saved(saved: Any) -> tuple[Records, dict[str, str]]:
     return records, refs
 
 
-def save(site: Site, journal: Journal, keys: Iterable[str]) -> None:
-    """Save records beside the checkpoint this step runs from."""
+def save(site: Site, journal: Journal) -> None:
+    """Save what no state holds yet beside the checkpoint this step runs from."""
     saver = site.checkpointer
-    if _belongs_to_running_loop(saver):
-        return  # a blocking call in an asynchronous node: its saver can only be awaited
-    saver.put_writes(_config(site, site.root), [(CHANNEL, _payload(journal, keys))], str(uuid.uuid4()))
+    if not _belongs_to_running_loop(saver):  # else a blocking call in an asynchronous node: it can only be awaited
+        saver.put_writes(_config(site, site.root), [(CHANNEL, _payload(site, journal))], str(uuid.uuid4()))
 
 
-async def asave(site: Site, journal: Journal, keys: Iterable[str]) -> None:
+async def asave(site: Site, journal: Journal) -> None:
     """`save` for asynchronous nodes."""
-    config, writes = _config(site, site.root), [(CHANNEL, _payload(journal, keys))]
+    config, writes = _config(site, site.root), [(CHANNEL, _payload(site, journal))]
     try:
         await site.checkpointer.aput_writes(config, writes, str(uuid.uuid4()))
     except NotImplementedError:  # a synchronous saver under a model that was awaited in a loop of its own
         site.checkpointer.put_writes(config, writes, str(uuid.uuid4()))
 
 
-def load(site: Site, wanted: Iterable[dict[str, Any]]) -> list[Any]:
-    """Fetch checkpoints."""
-    if _belongs_to_running_loop(site.checkpointer):
-        return []
-    return [site.checkpointer.get_tuple(config) for config in wanted]
+def load(site: Site, wanted: Reading) -> None:
+    """Read."""
+    blocked = _belongs_to_running_loop(site.checkpointer)
+    with contextlib.suppress(StopIteration):
+        ask = next(wanted)
+        while True:
+            if blocked:
+                found: Any = () if ask.newest else None
+            elif ask.newest:
+                found = list(site.checkpointer.list(ask.config, limit=ask.newest))
+            else:
+                found = site.checkpointer.get_tuple(ask.config)
+            ask = wanted.send(found)
 
 
-async def aload(site: Site, wanted: Iterable[dict[str, Any]]) -> list[Any]:
+async def aload(site: Site, wanted: Reading) -> None:
     """`load` for asynchronous nodes."""
-    try:
-        return [await site.checkpointer.aget_tuple(config) for config in wanted]
-    except NotImplementedError:
-        return load(site, wanted)
+    saver = site.checkpointer
+    with contextlib.suppress(StopIteration):
+        ask = next(wanted)
+        while True:
+            try:
+                if ask.newest:
+                    found: Any = [item async for item in saver.alist(ask.config, limit=ask.newest)]
+                else:
+                    found = await saver.aget_tuple(ask.config)
+            except NotImplementedError:  # see `asave`
+                found = list(saver.list(ask.config, limit=ask.newest)) if ask.newest else saver.get_tuple(ask.config)
+            ask = wanted.send(found)
 
 
 def _config(site: Site, checkpoint: str | None) -> dict[str, Any]:
@@ -94,9 +164,25 @@ def _config(site: Site, checkpoint: str | None) -> dict[str, Any]:
     return {"configurable": place if checkpoint is None else {**place, "checkpoint_id": checkpoint}}
 
 
-def _payload(journal: Journal, keys: Iterable[str]) -> dict[str, Any]:
-    records = {key: journal.records[key] for key in keys}
-    return {"records": records, "refs": journal.references(records)}
+def _payload(site: Site, journal: Journal) -> dict[str, Any]:
+    """Every record no state holds: the latest whole, older ones as one sum, since they may be very many."""
+    with journal.lock:
+        journal.stored(site.channel(KEY))
+        keys = list(journal.unstored)
+        latest, older = keys[-_KEPT_WHOLE:], keys[:-_KEPT_WHOLE]
+        records = {key: journal.records[key] for key in latest}
+        if older:
+            records[EARLIER] = _sum(journal, older)
+        return {"records": records, "refs": journal.references(latest)}
+
+
+def _sum(journal: Journal, keys: Sequence[str]) -> Record:
+    spent: dict[str, float] = {}
+    for key in keys:
+        for name, amount in journal.records[key]["spent"].items():
+            spent[name] = spent.get(name, 0.0) + amount
+    told = {"kind": "message", "status": "answered", "answers": len(keys), "learnt": 1, "spent": spent}
+    return new_record(EARLIER, **told, task=journal.task.id, version=len(keys))
 
 
 def _belongs_to_running_loop(saver: Any) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 _READ = "__pregel_read"
-_SEND = "__pregel_send"
 _CHECKPOINTER = "__pregel_checkpointer"
 _SCRATCHPAD = "__pregel_scratchpad"
 _RUNTIME = "__pregel_runtime"
@@ -33,6 +32,8 @@ class Site:
     """Id of the outermost graph's checkpoint the step runs from; sorts by time."""
     addressed: str = ""
     """Checkpoint the caller went back to; empty in an ordinary run."""
+    step: int = 0
+    """Number of the superstep in its own graph."""
     resuming: bool = False
     execution: Any = None
     """An object that lives as long as one execution of the node."""
@@ -40,7 +41,6 @@ class Site:
     """Attempt of a node with a retry policy."""
     checkpointer: Any = None
     read: Callable[[str], Any] | None = None
-    send: Callable[[list[tuple[str, Any]]], None] | None = None
 
     @property
     def in_graph(self) -> bool:
@@ -82,12 +82,12 @@ def site_of(config: RunnableConfig) -> Site:
         place=_place(ns, meta.get("langgraph_path")),
         root=str((values.get("checkpoint_map") or {}).get("", "")),
         addressed=str(meta.get("checkpoint_id") or ""),
+        step=int(meta.get("langgraph_step") or 0),
         resuming=bool(values.get(_RESUMING)),
         execution=execution,
         attempt=int(getattr(runtime, "node_attempt", 1) or 1),
         checkpointer=values.get(_CHECKPOINTER) or None,
         read=values.get(_READ),
-        send=values.get(_SEND),
     )
 
 

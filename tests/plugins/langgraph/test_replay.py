@@ -1,0 +1,477 @@
+"""Nodes run more than once: the same decision again, billed as often as it was made, learnt once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langgraph")
+pytest.importorskip("langchain_openai")
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, RetryPolicy, Send, interrupt
+from langgraph_doubles import CALL, SMALL, Turns
+from servers import OpenAIServer, Reply
+from servers.postgres import PostgresServer, programs
+from typing_extensions import TypedDict
+
+from steproute import Budget, BudgetExceeded, Router
+from steproute.plugins.langgraph import RoutedChatModel, finish_node, router_node
+from steproute.plugins.langgraph.records import KEY
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+HI: Any = {"messages": ["hi"]}
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    if not programs():
+        pytest.skip("PostgreSQL is not installed")
+    pytest.importorskip("langgraph.checkpoint.postgres")
+    with PostgresServer() as server:
+        yield server
+
+
+SAVERS = ("memory", "sqlite", pytest.param("postgres", marks=pytest.mark.heavy))
+
+
+@pytest.fixture(params=SAVERS)
+def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "memory":
+        yield InMemorySaver()
+    elif request.param == "sqlite":
+        module = pytest.importorskip("langgraph.checkpoint.sqlite")
+        with contextlib.closing(sqlite3.connect(tmp_path / "checkpoints.db", check_same_thread=False)) as connection:
+            yield module.SqliteSaver(connection)
+    else:
+        server = request.getfixturevalue("postgres")
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        with PostgresSaver.from_conn_string(server.url) as found:
+            found.setup()
+            found.delete_thread("t")
+            yield found
+
+
+@pytest.fixture(params=SAVERS)
+async def asaver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    if request.param == "memory":
+        yield InMemorySaver()
+    elif request.param == "sqlite":
+        module = pytest.importorskip("langgraph.checkpoint.sqlite.aio")
+        async with module.AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as found:
+            yield found
+    else:
+        server = request.getfixturevalue("postgres")
+        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+        async with AsyncPostgresSaver.from_conn_string(server.url) as found:
+            await found.setup()
+            await found.adelete_thread("t")
+            yield found
+
+
+class Process:
+    """A graph in a process of its own: its router knows nothing but what was saved."""
+
+    def __init__(self, make_router: Callable[..., Router], clients: Any, saver: Any, order: tuple[str, ...], node: bool, **more: Any):
+        self.policy = Turns(order)
+        self.router = make_router(self.policy, **more)
+        self.llm = RoutedChatModel(self.router, clients)
+        self.hooks: list[Callable[[], None]] = []
+        builder = StateGraph(MessagesState)
+        if node:
+            builder.add_node("route", router_node(self.router))
+        builder.add_node("work", self.work, retry_policy=RetryPolicy(max_attempts=2, initial_interval=0, jitter=False, retry_on=ValueError))
+        builder.add_node("check", self.check)
+        builder.add_edge(START, "route" if node else "work")
+        if node:
+            builder.add_edge("route", "work")
+        builder.add_edge("work", "check")
+        if node:
+            builder.add_node("note", finish_node(self.router, ends=False))
+            builder.add_edge("check", "note")
+        self.graph = builder.compile(checkpointer=saver)
+
+    def work(self, state: MessagesState) -> Any:
+        reply = self.llm.invoke(state["messages"])
+        if self.hooks:
+            self.hooks.pop(0)()
+        return {"messages": [reply]}
+
+    def check(self, state: MessagesState) -> Any:
+        return {"messages": [self.llm.invoke([*state["messages"], ("user", "is this right?")])]}
+
+    @property
+    def learnt(self) -> list[str]:
+        self.router.finish("t")
+        return [model for _, model, _ in self.policy.learnt]
+
+    def records(self) -> list[tuple[str, int]]:
+        values = self.graph.get_state(CONFIG).values.get(KEY, {})
+        return [(record["model"], record["billed"]) for record in sorted(values.values(), key=lambda record: record["at"])]
+
+
+def ask_a_person() -> None:
+    interrupt("go on?")
+
+
+def fail() -> None:
+    raise ValueError("something else in the node")
+
+
+def crash() -> None:
+    raise RuntimeError("something else in the node")
+
+
+def models_called(server: OpenAIServer) -> list[str]:
+    return [call.body["model"] for call in server.calls]
+
+
+@pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
+@pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
+def test_interrupted_and_resumed(same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    first = Process(make_router, clients, saver, ("large", "small"), node)
+    first.hooks.append(ask_a_person)
+    assert "__interrupt__" in first.graph.invoke(HI, CONFIG)
+    second = first if same else Process(make_router, clients, saver, ("small", "small"), node)
+    second.hooks.append(ask_a_person)
+    second.graph.invoke(Command(resume="yes"), CONFIG)
+    assert models_called(server) == ["large", "large", "small"]  # the same decision, then the next one
+    assert second.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+    if node:
+        assert second.records() == [("large", 2), ("small", 1)]
+    assert second.learnt == ["large", "small"]
+    if not same:
+        assert first.policy.learnt == []
+
+
+@pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
+def test_a_node_that_fails_after_its_call_and_is_retried(node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    only = Process(make_router, clients, saver, ("large", "small"), node)
+    only.hooks.append(fail)
+    only.graph.invoke(HI, CONFIG)
+    assert models_called(server) == ["large", "large", "small"]
+    assert only.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+    if node:
+        assert only.records() == [("large", 2), ("small", 1)]
+    assert only.learnt == ["large", "small"]
+
+
+@pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
+@pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
+def test_a_run_that_crashed_goes_on(same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    first = Process(make_router, clients, saver, ("large", "small"), node)
+    first.hooks.append(crash)
+    with pytest.raises(RuntimeError, match="something else"):
+        first.graph.invoke(HI, CONFIG)
+    second = first if same else Process(make_router, clients, saver, ("small", "small"), node)
+    second.graph.invoke(None, CONFIG)
+    assert models_called(server) == ["large", "large", "small"]
+    assert second.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+    assert second.learnt == ["large", "small"]
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
+def test_a_call_that_failed_may_be_decided_anew(same: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    """Seen and succeeded: the same again. Seen and failed: another."""
+    import openai
+
+    server.queue(Reply(status=500))
+    first = Process(make_router, clients, saver, ("large", "large"), node=True)
+    first.llm = RoutedChatModel(first.router, clients, fallbacks=False)
+    with pytest.raises(openai.APIStatusError):
+        first.graph.invoke(HI, CONFIG)
+    second = first if same else Process(make_router, clients, saver, ("large", "large"), node=True)
+    second.graph.invoke(None, CONFIG)
+    assert models_called(server)[:2] == ["large", "small"]
+    assert second.learnt == ["small", "large"]
+
+
+@pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
+@pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
+def test_going_back_in_time(same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    """A fork changes every id LangGraph has; the calls are the same ones all the same."""
+    first = Process(make_router, clients, saver, ("large", "small", "small", "small"), node)
+    first.graph.invoke(HI, CONFIG)
+    before = next(item for item in first.graph.get_state_history(CONFIG) if item.next == (("route",) if node else ("work",)))
+    second = first if same else Process(make_router, clients, saver, ("small", "large"), node)
+    second.graph.invoke(None, before.config)
+    assert models_called(server) == ["large", "small"] * 2
+    assert second.router.spent("t")["usd"] == pytest.approx(2 * (CALL["large"] + CALL["small"]))
+    if same:
+        assert second.learnt == ["large", "small"]
+        assert second.policy.asked == 2
+    if node:
+        assert second.records() == [("large", 2), ("small", 2)]
+
+
+def test_back_in_time_in_a_new_process_teaches_what_was_not_learnt(saver: Any, make_router: Callable[..., Router], clients: Any) -> None:
+    first = Process(make_router, clients, saver, ("large", "small"), node=True)
+    first.graph.invoke(HI, CONFIG)
+    before = next(item for item in first.graph.get_state_history(CONFIG) if item.next == ("route",))
+    second = Process(make_router, clients, saver, ("small", "large"), node=True)
+    second.graph.invoke(None, before.config)
+    learnt_by_first = [model for _, model, _ in first.policy.learnt]
+    assert [*learnt_by_first, *second.learnt] == ["large", "small"]
+
+
+def test_a_fork_with_the_same_question_replays_and_with_another_decides(saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    only = Process(make_router, clients, saver, ("large", "small", "large", "large"), node=True)
+    only.graph.invoke(HI, CONFIG)
+    before = next(item for item in only.graph.get_state_history(CONFIG) if item.next == ("check",))
+    same = only.graph.update_state(before.config, {KEY: {}})
+    only.graph.invoke(None, same)
+    assert models_called(server) == ["large", "small", "small"]
+    assert only.policy.asked == 2
+    other = only.graph.update_state(before.config, {"messages": ["by the way"]}, as_node="work")
+    only.graph.invoke(None, other)
+    assert only.policy.asked == 3
+    assert models_called(server)[3:] == ["large"]
+
+
+def test_a_loop_that_asks_the_same_again_is_a_new_step(saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    class Count(TypedDict):
+        left: int
+
+    policy = Turns(("large", "small"))
+    llm = RoutedChatModel(make_router(policy), clients)
+
+    def work(state: Count) -> Any:
+        llm.invoke("the same question")
+        return {"left": state["left"] - 1}
+
+    builder = StateGraph(Count)
+    builder.add_node("work", work)
+    builder.add_edge(START, "work")
+    builder.add_conditional_edges("work", lambda state: "work" if state["left"] else END, ["work", END])
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"left": 4}, CONFIG)
+    assert models_called(server) == ["large", "small", "large", "small"]
+    middle = next(item for item in graph.get_state_history(CONFIG) if item.values.get("left") == 2)
+    graph.invoke(None, middle.config)
+    assert models_called(server)[4:] == ["large", "small"]
+    assert policy.asked == 4
+
+
+@pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
+def test_the_budget_goes_on_in_a_new_process(node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    first = Process(make_router, clients, saver, ("large", "small"), node, budget=Budget(usd=0.01))
+    first.graph.invoke(HI, CONFIG)
+    spent = first.router.spent("t")["usd"]
+    assert spent == pytest.approx(CALL["large"] + CALL["small"])
+    limit = Budget(usd=spent + 0.0001)  # room for less than the worst case of the cheapest call
+    second = Process(make_router, clients, saver, ("large", "small"), node, budget=limit)
+    with pytest.raises(BudgetExceeded) as refusal:
+        second.graph.invoke({"messages": ["more"]}, CONFIG)
+    assert refusal.value.spent == pytest.approx(spent)
+    fresh = Process(make_router, clients, saver, ("large", "small"), node, budget=limit)
+    fresh.graph.invoke({"messages": ["more"]}, {"configurable": {"thread_id": "another"}})
+    assert len(server.calls) == 4
+
+
+def test_a_task_that_was_only_idle_goes_on_with_its_budget(make_router: Callable[..., Router], clients: Any) -> None:
+    now = [0.0]
+    only = Process(make_router, clients, InMemorySaver(), ("large", "none", "small"), node=True, clock=lambda: now[0], idle_timeout=10)
+    only.hooks.append(ask_a_person)
+    only.graph.invoke(HI, CONFIG)
+    now[0] = 5000.0
+    only.router.decide("another")  # hours later: the router has let go of the task
+    assert only.router.ledger("t") is None
+    only.hooks.append(ask_a_person)
+    only.graph.invoke(Command(resume="yes"), CONFIG)
+    assert only.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+
+
+async def test_asynchronous_graphs_and_savers(asaver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    def build(order: tuple[str, ...]) -> tuple[Turns, Router, Any]:
+        policy = Turns(order)
+        router = make_router(policy)
+        llm = RoutedChatModel(router, clients)
+
+        async def work(state: MessagesState) -> Any:
+            reply = await llm.ainvoke(state["messages"])
+            interrupt("go on?")
+            return {"messages": [reply]}
+
+        builder = StateGraph(MessagesState)
+        builder.add_node("route", router_node(router))
+        builder.add_node("work", work)
+        builder.add_node("end", finish_node(router))
+        for one, two in ((START, "route"), ("route", "work"), ("work", "end")):
+            builder.add_edge(one, two)
+        return policy, router, builder.compile(checkpointer=asaver)
+
+    _, _, graph = build(("large",))
+    assert "__interrupt__" in await graph.ainvoke(HI, CONFIG)
+    policy, _, graph = build(("small",))
+    await graph.ainvoke(Command(resume="yes"), CONFIG)
+    assert models_called(server) == ["large", "large"]
+    assert [model for _, model, _ in policy.learnt] == ["large"]
+    (record,) = (await graph.aget_state(CONFIG)).values[KEY].values()
+    assert (record["model"], record["billed"], record["answers"]) == ("large", 2, 2)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "exit"])
+def test_every_durability(mode: Any, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    first = Process(make_router, clients, saver, ("large", "small"), node=True)
+    first.hooks.append(ask_a_person)
+    first.graph.invoke(HI, CONFIG, durability=mode)
+    second = Process(make_router, clients, saver, ("small", "small"), node=True)
+    second.hooks.append(ask_a_person)
+    second.graph.invoke(Command(resume="yes"), CONFIG, durability=mode)
+    assert models_called(server) == ["large", "large", "small"]
+    assert second.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+
+
+def test_what_is_saved_beside_a_checkpoint_stays_out_of_the_hosts_way(saver: Any, make_router: Callable[..., Router], clients: Any) -> None:
+    only = Process(make_router, clients, saver, ("large", "small"), node=True)
+    only.hooks.append(ask_a_person)
+    only.graph.invoke(HI, CONFIG)
+    state = only.graph.get_state(CONFIG)
+    assert [task.name for task in state.tasks] == ["work"]
+    assert [item.value for item in state.interrupts] == ["go on?"]
+    only.graph.update_state(CONFIG, {"messages": ["one more thing"]})
+    only.hooks.append(ask_a_person)
+    only.graph.invoke(None, CONFIG)
+    only.graph.invoke(Command(resume="yes"), CONFIG)
+    assert len(list(only.graph.get_state_history(CONFIG))) > 3
+
+
+SCRIPT = """
+import os, signal, sqlite3, sys
+sys.path.insert(0, {tests!r})
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph_doubles import LARGE, SMALL, Turns
+from steproute import Router
+from steproute.plugins.langgraph import RoutedChatModel, router_node
+
+path, url, order, end, node = sys.argv[1:]
+policy = Turns(tuple(order.split(",")))
+router = Router((SMALL, LARGE), policy=policy, on_error="raise")
+llm = RoutedChatModel(router, {{name: ChatOpenAI(model=name, base_url=url, api_key="none", max_retries=0) for name in ("small", "large")}})
+
+def work(state: MessagesState):
+    reply = llm.invoke(state["messages"])
+    if end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {{"messages": [reply]}}
+
+builder = StateGraph(MessagesState)
+builder.add_node("work", work)
+if node == "node":
+    builder.add_node("route", router_node(router))
+    builder.add_edge("route", "work")
+builder.add_edge(START, "route" if node == "node" else "work")
+graph = builder.compile(checkpointer=SqliteSaver(sqlite3.connect(path, check_same_thread=False)))
+config = {{"configurable": {{"thread_id": "t"}}}}
+graph.invoke({{"messages": ["hi"]}} if end == "kill" else None, config, durability="sync")
+usd = router.spent("t")["usd"]
+router.finish("t")
+print(usd, [model for _, model, _ in policy.learnt])
+"""
+
+
+@pytest.mark.parametrize("node", ["node", "alone"])
+def test_killed_and_begun_again(node: str, tmp_path: Path, server: OpenAIServer) -> None:
+    """kill -9 between the call and the end of its node: decision, bill and lesson are those of the first process."""
+    pytest.importorskip("langgraph.checkpoint.sqlite")
+    script = tmp_path / "program.py"
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[2])))
+
+    def start(order: str, end: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(script), str(tmp_path / "c.db"), server.base_url, order, end, node]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    assert start("large", "kill").returncode == -9
+    second = start("small", "end")
+    assert second.returncode == 0, second.stderr
+    assert models_called(server) == ["large", "large"]
+    usd, _, learnt = second.stdout.partition(" ")
+    assert float(usd) == pytest.approx(2 * CALL["large"])
+    assert learnt.strip() == "['large']"
+
+
+class Fan(TypedDict):
+    items: list[int]
+
+
+class Branch(TypedDict):
+    item: int
+
+
+@pytest.mark.parametrize("thread", [True, False], ids=["thread", "no thread"])
+def test_fifty_branches_keep_a_hard_limit_exactly(thread: bool, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    """Each call may cost at most 100 completion tokens; as many are granted as fit, however many threads ask."""
+    import threading
+
+    granted, refused, lock = [], [], threading.Lock()
+    price = SMALL.price
+    prompt = "item 12"
+    from langchain_core.messages import HumanMessage
+
+    from steproute.plugins.langgraph.prompt import read_prompt
+
+    worst = price.usd(read_prompt([HumanMessage(prompt)]).tokens, 100)  # type: ignore[union-attr]
+    room = 20
+    limit = CALL["small"] * (room - 1) + worst + 1e-9
+    router = make_router(budget=Budget(usd=limit), policy="fixed:small", models=(SMALL,))
+    llm = RoutedChatModel(router, {"small": clients["small"]})
+
+    def work(state: Branch) -> Any:
+        try:
+            llm.invoke(f"item {state['item']}")
+        except BudgetExceeded as refusal:
+            with lock:
+                refused.append(refusal)
+        else:
+            with lock:
+                granted.append(state["item"])
+        return {}
+
+    builder = StateGraph(Fan)
+    builder.add_node("start", lambda state: {})
+    builder.add_node("work", work)
+    builder.add_edge(START, "start")
+    builder.add_conditional_edges("start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"])
+    graph = builder.compile(checkpointer=InMemorySaver() if thread else None)
+    config: Any = {**(CONFIG if thread else {}), "max_concurrency": 1}
+    graph.invoke({"items": list(range(10, 60))}, config)
+    assert (len(granted), len(refused)) == (room, 50 - room)
+    assert len(server.calls) == room
+    assert {item.task for item in refused} == {refused[0].task}
+    assert router.spent(refused[0].task)["usd"] == pytest.approx(room * CALL["small"])
+
+
+def test_fifty_branches_at_once_never_pass_a_hard_limit(make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+    limit = 10 * CALL["small"]
+    router = make_router(budget=Budget(usd=limit), policy="fixed:small", models=(SMALL,))
+    llm = RoutedChatModel(router, {"small": clients["small"]})
+
+    async def work(state: Branch) -> Any:
+        with contextlib.suppress(BudgetExceeded):
+            await llm.ainvoke(f"item {state['item']}")
+        return {}
+
+    builder = StateGraph(Fan)
+    builder.add_node("start", lambda state: {})
+    builder.add_node("work", work)
+    builder.add_edge(START, "start")
+    builder.add_conditional_edges("start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"])
+    import asyncio
+
+    asyncio.run(builder.compile().ainvoke({"items": list(range(10, 60))}, CONFIG))
+    assert 0 < len(server.calls) <= 10
+    assert router.spent("t")["usd"] == pytest.approx(len(server.calls) * CALL["small"])
+    assert router.accounts.spending("t").reserved["usd"] == 0
