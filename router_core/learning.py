@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from steproute.accounts import Accounts
 from steproute.decision import Decision
@@ -15,6 +15,9 @@ from steproute.policies import Feedback, Policy
 from steproute.predict import GainEstimator
 from steproute.progress import Progress
 from steproute.taskstate import KEPT_DECISIONS, Made, OpenStep, TaskState
+
+Reliability = Callable[[Sequence[Evidence], str], float]
+"""How far the evidence of a step can be trusted, in (0, 1], given the task's domain."""
 
 
 class Learner:
@@ -29,9 +32,11 @@ class Learner:
         policy: Policy,
         estimator: GainEstimator,
         faults: Faults,
+        trust: Reliability | None = None,
     ):
         self._pool, self._accounts, self._forecast, self._health = pool, accounts, forecast, health
         self._policy, self._estimator, self._faults = policy, estimator, faults
+        self._trust: Reliability = trust or reliability
 
     def answering(self, decision: Decision, outcome: Outcome) -> Model:
         """The model that answered: the one the outcome names, by pool name or deployment, else the one decided."""
@@ -109,7 +114,13 @@ class Learner:
     def _feed(self, item: OpenStep, after: Progress) -> None:
         evidence = item.step.outcome.evidence
         gain = after.g - item.before
-        feedback = Feedback(item.context, item.index, gain, after, reliability(evidence), item.spent, evidence)
+        trust = reliability(evidence)
+        with self._faults.kept("reliability"):
+            given = self._trust(evidence, item.context.task.domain)
+            if not 0 < given <= 1:
+                raise ValueError(f"reliability: seen {given!r}; allowed: above 0, at most 1")
+            trust = given
+        feedback = Feedback(item.context, item.index, gain, after, trust, item.spent, evidence)
         learners = [self._estimator.learn]
         if hasattr(self._policy, "learn") and id(self._policy) != id(self._estimator):
             learners.append(self._policy.learn)
@@ -118,7 +129,7 @@ class Learner:
                 learn(feedback)
 
 
-def reliability(evidence: Sequence[Evidence]) -> float:
+def reliability(evidence: Sequence[Evidence], domain: str = "") -> float:
     """How far evidence can be trusted before anything is learnt about its sources: n/(n+1) for n checks, .25 without any.
 
     One passed example is worth half of what an exhaustive test would be.

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypedDict
 from steproute.budget import BUILT_IN, Budget
 from steproute.choice import Facts
 from steproute.errors import ConfigError, unknown_name
+from steproute.learning import Reliability
 from steproute.models import Model, ModelPool
 from steproute.policies import Policy
 from steproute.predict import GainEstimator
@@ -25,6 +26,7 @@ class RouterOptions(TypedDict, total=False):
     budget: Budget | None
     policy: str | Mapping[str, Any] | Policy
     estimator: GainEstimator | None
+    reliability: Reliability | None
     views: Mapping[str, View] | None
     weights: Weights
     explore: float

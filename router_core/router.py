@@ -19,7 +19,7 @@ from steproute.decision import Decision
 from steproute.faults import Faults
 from steproute.forecast import CostForecast
 from steproute.health import Health
-from steproute.learning import Learner
+from steproute.learning import Learner, Reliability
 from steproute.ledger import Evidence, Ledger, Outcome, Task
 from steproute.models import Model, ModelPool, Needs
 from steproute.options import RouterOptions, check_options
@@ -49,6 +49,7 @@ class Router:
         policy: str | Mapping[str, Any] | Policy = DEFAULT_POLICY,
         *,
         estimator: GainEstimator | None = None,
+        reliability: Reliability | None = None,
         views: Mapping[str, View] | None = None,
         weights: Weights = DEFAULT_WEIGHTS,
         explore: float = 0.0,
@@ -66,6 +67,8 @@ class Router:
             budget: limits per task and long-run targets; None = no limits, spending is still counted.
             policy: a name, a mapping with `name` and settings, or a policy object.
             estimator: predicts gains; None = the policy's own, else the capability prior.
+            reliability: how far the evidence of a step is trusted, such as an `EvidenceModel`, which learns it from final
+                results; None = the policy's own, else n/(n+1) for n checks.
             views: progress views per domain, added to the built-in ones.
             weights: weights of the progress formula.
             explore: probability, in [0, 1), of a uniform draw that keeps every candidate possible.
@@ -85,6 +88,7 @@ class Router:
         self.policy = make_policy(policy)
         check_options(self.pool, self.budget, self.policy, explore, idle_timeout, cooldown_s, on_error)
         self.estimator: GainEstimator = estimator or getattr(self.policy, "estimator", None) or CapabilityPrior()
+        self.reliability: Reliability | None = reliability or getattr(self.policy, "reliability", None)
         self.explore, self.idle_timeout, self.on_error = explore, idle_timeout, on_error
         self.faults = Faults(raising=on_error == "raise")
         self.accounts = Accounts(self.budget, clock)
@@ -93,7 +97,7 @@ class Router:
         rng = np.random.default_rng(seed)
         parts = (self.pool, self.accounts, self.forecast, self.health, self.policy, self.estimator)
         self._chooser = Chooser(*parts, rng, explore, facts, clock)
-        self._learner = Learner(*parts, self.faults)
+        self._learner = Learner(*parts, self.faults, self.reliability)
         self._tasks = TaskTable(self.accounts, {**VIEWS, **(views or {})}, weights, clock, idle_timeout)
         self._lock = RLock()
 
@@ -327,7 +331,8 @@ class Router:
             return {}
         self._learner.learn(state, final=True)
         learnt, state.learnt = state.learnt, []
-        for part in {id(part): part for part in (self.policy, self.estimator)}.values():
+        parts: tuple[Any, ...] = (self.policy, self.estimator, self.reliability)
+        for part in {id(part): part for part in parts}.values():
             if hasattr(part, "finish"):
                 with self.faults.kept("finish"):
                     part.finish(state.ledger, learnt, reward)
