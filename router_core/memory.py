@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from threading import RLock
 from typing import Any, Protocol, runtime_checkable
 
@@ -179,3 +180,33 @@ def unit(vector: Vectors) -> Vectors:
     norm = float(np.linalg.norm(vector))
     scaled: Vectors = np.asarray(vector, dtype=np.float32) / np.float32(norm) if norm > 0 else np.zeros_like(vector)
     return scaled
+
+
+def make_memory(spec: str, dim: int, capacity: int = CAPACITY, embedder: str = "") -> ExperienceMemory:
+    """Build a memory by name.
+
+    Args:
+        spec: `"exact"` (in this process), `"chroma:FOLDER"` (embedded Chroma), or `"chroma://HOST:PORT"` (its server).
+        dim: length of the embeddings.
+        capacity: most experiences held.
+        embedder: name of the embedder, kept where the memory outlives the process.
+
+    Raises:
+        ConfigError: unknown name, or the stored memory does not fit.
+        ImportError: the extra is missing; names it.
+    """
+    kind, _, place = spec.partition(":")
+    if spec == "exact":
+        return ExactMemory(dim, capacity)
+    if kind != "chroma" or not place:
+        raise ConfigError(f"memory: seen {spec!r}; allowed: exact, chroma:FOLDER, chroma://HOST:PORT")
+    # by name: the core imports no integration until a user asks for it
+    chroma = getattr(import_module("steproute.integrations.chroma"), "ChromaMemory")  # noqa: B009
+    if place.startswith("//"):
+        host, _, port = place[2:].partition(":")
+        if not host or not (port or "8000").isdigit():
+            raise ConfigError(f"memory: seen {spec!r}; allowed: chroma://HOST:PORT with a whole number as port")
+        built: ExperienceMemory = chroma(dim, capacity, host=host, port=int(port or 8000), embedder=embedder)
+    else:
+        built = chroma(dim, capacity, path=place, embedder=embedder)
+    return built

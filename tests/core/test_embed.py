@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from steproute.embed import Embedder, HashEmbedder, RecentTexts, make_embedder
 from steproute.errors import ConfigError
 

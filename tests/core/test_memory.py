@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from steproute.embed import HashEmbedder
 from steproute.errors import ConfigError
 from steproute.memory import ExactMemory, Experience, ExperienceMemory, check_embedder

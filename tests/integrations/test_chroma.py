@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from steproute.errors import ConfigError
 from steproute.integrations.chroma import ChromaMemory
 from steproute.memory import ExactMemory, Experience, ExperienceMemory

@@ -1,0 +1,71 @@
+"""What a policy that learns scores, and not gains, reads from feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steproute.policies.base import Feedback
+
+
+def observed_score(feedback: Feedback) -> float:
+    """Verified score of the step in [0, 1]: mean over what was checked; progress after the step where nothing was."""
+    seen = [item.score for item in feedback.evidence if item.count > 0]
+    return sum(seen) / len(seen) if seen else feedback.progress.g
+
+
+def dimension_of(group: tuple[str, ...]) -> str:
+    """The coarsest context group, as far as it is known."""
+    return next((name for name in group if name), "")
+
+
+class DimensionMeans:
+    """Mean score per (dimension, model), shrunk towards the model's mean everywhere, and that towards its prior.
+
+    Scores count by their distance from the dimension's mean, so that a hard dimension does not make its usual model
+    look weak.
+    """
+
+    def __init__(self, strength: float = 4.0):
+        """Fix how many observations a coarser mean is worth."""
+        self.strength = strength
+        self._groups: dict[str, tuple[float, float]] = {}
+        self._cells: dict[str, dict[str, tuple[float, float]]] = {}
+
+    def add(self, dimension: str, model: str, score: float) -> None:
+        """Take in one score in [0, 1]."""
+        _count(self._groups, dimension, score)
+        _count(self._cells.setdefault(model, {}), dimension, score)
+
+    def group_mean(self, dimension: str) -> float:
+        """Mean score in a dimension; .5 is worth one observation."""
+        weight, total = self._groups.get(dimension, (0.0, 0.0))
+        return (total + 0.5) / (weight + 1.0)
+
+    def estimate(self, dimension: str, models: Mapping[str, float]) -> dict[str, float]:
+        """Expected score per model.
+
+        Args:
+            dimension: where.
+            models: name → prior score in [0, 1]; only differences between priors count.
+        """
+        centre = self.group_mean(dimension)
+        middle = sum(models.values()) / len(models)
+        found = {}
+        for name, prior in models.items():
+            cells = self._cells.get(name, {})
+            weight = sum(count for count, _ in cells.values())
+            total = sum(total - count * self.group_mean(group) for group, (count, total) in cells.items())
+            everywhere = (total + self.strength * (prior - middle)) / (weight + self.strength)
+            count, here = cells.get(dimension, (0.0, 0.0))
+            found[name] = centre + (here - count * centre + self.strength * everywhere) / (count + self.strength)
+        return found
+
+    def counted(self, dimension: str, model: str) -> tuple[int, float]:
+        """How many scores are known, and their mean (the dimension's mean where there are none)."""
+        count, total = self._cells.get(model, {}).get(dimension, (0.0, 0.0))
+        return int(count), total / count if count else self.group_mean(dimension)
+
+
+def _count(table: dict[str, tuple[float, float]], key: str, value: float) -> None:
+    weight, total = table.get(key, (0.0, 0.0))
+    table[key] = (weight + 1.0, total + value)
