@@ -25,6 +25,18 @@ def test_the_pytest_example_replays_offline() -> None:
     assert "PASSED" in done.stdout, done.stdout + done.stderr
 
 
+def test_readme_configuration_is_accepted(tmp_path: Path) -> None:
+    from steproute import Router
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (settings,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    file = tmp_path / "steproute.yaml"
+    file.write_text(settings)
+    router = Router.from_config(file)
+    assert router.pool.names == ["small", "large"]
+    assert router.budget.limits()["usd"].hard
+
+
 def test_readme_has_the_one_line() -> None:
     assert any("attach(router, group_chat)" in block for block in BLOCKS)
 
