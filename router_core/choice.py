@@ -160,7 +160,13 @@ class Chooser:
             Candidate(
                 model,
                 *self._forecast.predict(
-                    model, request.role, request.prompt_tokens, request.max_tokens, assumed, request.timeout_s
+                    model,
+                    request.role,
+                    request.prompt_tokens,
+                    request.max_tokens,
+                    assumed,
+                    request.timeout_s,
+                    request.cached_tokens.get(model.name, 0),
                 ),
             )
             for model in fit

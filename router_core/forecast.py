@@ -71,6 +71,16 @@ class _Rates:
         return cost, worst
 
 
+    def save(self, cost: dict[str, float], cached: float) -> None:
+        """Take off what prompt tokens read from a cache do not cost."""
+        if self.model.price != "unknown":
+            cost["usd"] -= self.model.price.usd(cached, 0) - self.model.price.usd(cached, 0, cached)
+        if self.seconds is not None:
+            cost["seconds"] -= cached * self.seconds[1]
+        if self.energy is not None:
+            cost["energy_j"] -= cached * self.energy[1]
+
+
 def _linear(amount: Callable[[float, float], float]) -> tuple[float, float, float]:
     fixed = amount(0, 0)
     return fixed, amount(1, 0) - fixed, amount(0, 1) - fixed
@@ -101,16 +111,19 @@ class CostForecast:
         max_tokens: int | None,
         unknown_price: float | None = None,
         timeout_s: float | None = None,
+        cached_tokens: int = 0,
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Expected and worst-case amounts.
 
         Args:
             model: the candidate.
             role: role the call is made for.
-            prompt_tokens: tokens of the prompt, uncached.
+            prompt_tokens: tokens of the prompt.
             max_tokens: the call's own limit; None = the model's `max_output`.
             unknown_price: USD per million tokens assumed for a model whose price is "unknown"; None = no assumption.
             timeout_s: the host ends the call after so many seconds: the worst case of time.
+            cached_tokens: part of the prompt this model is expected to have in its cache; the worst case is that it
+                has not.
 
         Returns:
             `(cost, worst)`; a resource nothing is known about is absent. The worst case of what no profile tells is
@@ -123,6 +136,8 @@ class CostForecast:
         known = self._completion.get((model.name, role))
         expected = min(known.value if known else self._start, most)
         cost, worst = rates.amounts(prompt_tokens, expected, most, unknown_price)
+        if cached_tokens:
+            rates.save(cost, min(cached_tokens, prompt_tokens))
         seen = self._seen.get(model.name)
         if seen is not None:
             for name, mean in seen.items():

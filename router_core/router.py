@@ -122,6 +122,7 @@ class Router:
         prompt_tokens: int | None = None,
         max_tokens: int | None = None,
         timeout_s: float | None = None,
+        cached_tokens: Mapping[str, int] | None = None,
         needs: Needs | None = None,
         text: str | None = None,
         pin: str | None = None,
@@ -138,6 +139,8 @@ class Router:
             prompt_tokens: tokens of the prompt; None = estimated from `text` at 4 characters a token.
             max_tokens: limit of the completion, for the worst case.
             timeout_s: after how many seconds the host gives the call up, for the worst case of time.
+            cached_tokens: per model, how much of the prompt it has served before and may read from its cache: what a
+                switch to another model would cost.
             needs: capabilities the call needs.
             text: what the step is about, for estimators that embed it. It is not logged.
             pin: this model and no other; it is still metered and kept within hard limits.
@@ -167,6 +170,7 @@ class Router:
                 prompt_tokens=max(tokens, 0),
                 max_tokens=max_tokens,
                 timeout_s=timeout_s,
+                cached_tokens=cached_tokens or {},
                 needs=(needs or Needs()).at_least(tokens),
                 exclude={**dict.fromkeys(exclude, "excluded by the host"), **state.failed.get(key, {})},
                 text=text,

@@ -29,6 +29,8 @@ class StepRequest:
     prompt_tokens: int
     max_tokens: int | None
     timeout_s: float | None
+    cached_tokens: Mapping[str, int]
+    """Per model: part of the prompt it is expected to have in its cache."""
     needs: Needs
     exclude: Mapping[str, str]
     """Names not to use, each with the reason."""
