@@ -55,6 +55,7 @@ function unpackStep(row) {
     candidate.cause = word(candidate.cause);
     return candidate;
   });
+  settleKinds(step.candidates);
   for (const kind of ["outcome", "visible"]) {
     step[kind] = record(kind, step[kind]);
     if (step[kind]) step[kind].error = word(step[kind].error);

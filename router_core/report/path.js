@@ -83,10 +83,9 @@ function drawPath(host, width, steps, result) {
     }
     if (room > 74) {
       const fit = Math.floor((room - 14) / 8.6);
-      const cut = (text) =>
-        text.length > fit
-          ? `${text.slice(0, Math.floor((fit - 1) / 2))}…${text.slice(-Math.ceil((fit - 1) / 2))}`
-          : text;
+      // Models of one family differ at the end of their names.
+      const tail = Math.max(4, Math.ceil((fit - 1) / 2));
+      const cut = (text) => (text.length > fit ? `${text.slice(0, fit - 1 - tail)}…${text.slice(-tail)}` : text);
       view.append(
         svg(
           "text",
@@ -114,6 +113,7 @@ function drawPath(host, width, steps, result) {
     if (point.at === slots) [dx, dy] = [11, 4];
     else if (before && before.g <= point.g) [dx, dy, anchor] = [-9, -7, "end"];
     else if (!before && next && next.g > point.g) [dx, dy] = [9, 15];
+    else if (before && next && next.g > point.g) [dx, dy, anchor] = [0, 18, "middle"];
     view.append(
       svg(
         "text",

@@ -281,7 +281,9 @@ function showPlane() {
   };
   const redraw = onWidth(host, (width) => drawPlane(host, width, metric, detail));
   detail.replaceChildren(hint());
-  byId("plane-lead").replaceChildren("Up is better, left is cheaper. A policy below the line is beaten by one on it.");
+  byId("plane-lead").replaceChildren(
+    "Up is better, left is cheaper. A policy below or right of the line is beaten by one on it.",
+  );
   byId("plane-legend").replaceChildren(...planeLegend().filter(Boolean));
   if (METRICS.length > 1) {
     byId("plane-controls").replaceChildren(

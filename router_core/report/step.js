@@ -7,7 +7,7 @@ function barScale(candidates) {
   let low = 0,
     high = 0;
   for (const item of candidates) {
-    const parts = scoreKind(item) === "sum" ? Object.values(item.terms) : [item.score];
+    const parts = item.kind === "sum" ? Object.values(item.terms) : [item.score];
     high = Math.max(high, sum(parts.filter((value) => value > 0)), item.score);
     low = Math.min(low, sum(parts.filter((value) => value < 0)), item.score);
   }
@@ -25,7 +25,7 @@ function scoreBar(candidate, names, scale) {
       },
     });
   const parts = [];
-  if (scoreKind(candidate) === "sum") {
+  if (candidate.kind === "sum") {
     let [up, down] = [0, 0];
     for (const [name, value] of Object.entries(candidate.terms)) {
       if (value >= 0) parts.push(piece(up, (up += value), termColor(names, name)));
@@ -42,7 +42,7 @@ function scoreBar(candidate, names, scale) {
 }
 
 function formula(candidate, names, idle) {
-  const kind = scoreKind(candidate);
+  const kind = candidate.kind;
   const total = el("strong", null, `score ${plain(candidate.score)}`);
   const entries = Object.entries(candidate.terms).filter(([name]) => !idle.includes(name));
   if (kind === "bare") return el("p", { class: "formula" }, total, ", with no further breakdown");
@@ -166,7 +166,7 @@ function outcomeWords(outcome) {
 function termsNote(steps) {
   const names = [...new Set(steps.flatMap((step) => step.candidates.flatMap((item) => Object.keys(item.terms))))];
   const known = names.map(termInfo).filter((info) => info.how);
-  const summed = steps.some((step) => step.candidates.some((item) => scoreKind(item) === "sum"));
+  const summed = steps.some((step) => step.candidates.some((item) => item.kind === "sum"));
   return (
     known.length > 0 &&
     el(
@@ -189,7 +189,7 @@ function stepCard(step, index, total) {
   const rows = [...scored]
     .sort((a, b) => b.score - a.score)
     .concat(step.candidates.filter((item) => !isNumber(item.score)));
-  const still = names.filter((name) => scored.every((item) => !item.terms[name] && scoreKind(item) === "sum"));
+  const still = names.filter((name) => scored.every((item) => !item.terms[name] && item.kind === "sum"));
   const idle = still.length < names.length ? still : [];
   const retry = isNumber(step.attempt) && step.attempt > 1 ? `, attempt ${step.attempt}` : "";
   const spent = outcomeWords(step.outcome);

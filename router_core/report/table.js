@@ -84,7 +84,7 @@ function bestOf(column) {
   const seen = SUMMARY.filter((row) => !isOracle(row.policy) && isNumber(row[column.key])).map(
     (row) => row[column.key],
   );
-  return column.good && seen.length > 1 ? (column.good > 0 ? Math.max(...seen) : Math.min(...seen)) : null;
+  return column.good && new Set(seen).size > 1 ? (column.good > 0 ? Math.max(...seen) : Math.min(...seen)) : null;
 }
 
 function showTable() {

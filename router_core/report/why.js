@@ -27,6 +27,10 @@ const TERMS = {
     fact: (c) => isNumber(c.gain) && `a predicted gain of ${plain(c.gain)}`,
   },
   cost: { name: "expected cost", how: "in the first of money, energy, time and tokens in which the models differ" },
+  rung: { name: "place on the ladder", how: "0 is the first model to try; the policy climbs when a task gets stuck" },
+  policy: { name: "vote of the learnt policy", how: "what a model trained on past steps would choose" },
+  dimension: { name: "vote of the record", how: "the model that did best on this kind of task" },
+  memory: { name: "vote of similar steps", how: "the model that did best on the most similar past steps" },
   prior: { name: "prior quality", how: "the strength stated for the model before anything was seen" },
   "Q*": { name: "true value", how: "value still reachable after this choice, from the recording" },
 };
@@ -68,11 +72,20 @@ function scoreKind(candidate) {
 
 const times = (ratio) => (ratio < 1.95 ? `${Math.round((ratio - 1) * 100)} %` : `${plain(ratio, 2)} times`);
 
+// A decision has one rule: a candidate that fits another one only by chance is not explained by it.
+function settleKinds(candidates) {
+  const kinds = new Set();
+  for (const item of candidates) {
+    item.kind = scoreKind(item);
+    if (item.kind !== "bare") kinds.add(item.kind);
+  }
+  if (kinds.size > 1) for (const item of candidates) if (item.kind !== "bare") item.kind = "other";
+}
+
 // Which term put `winner` above `loser`, in words.
 function decidingTerm(winner, loser) {
-  const kind = scoreKind(winner);
-  if (kind === "ratio" && scoreKind(loser) === "ratio") return decidingFactor(winner, loser);
-  if (kind !== "sum") return "";
+  if (winner.kind === "ratio" && loser.kind === "ratio") return decidingFactor(winner, loser);
+  if (winner.kind !== "sum" || loser.kind !== "sum") return "";
   const names = [...new Set([...Object.keys(winner.terms), ...Object.keys(loser.terms)])];
   const gaps = names
     .map((name) => ({ name, gap: (winner.terms[name] || 0) - (loser.terms[name] || 0) }))

@@ -181,3 +181,10 @@ def test_a_page_that_fails_to_draw_says_so(browser: Browser, tmp_path: Path) -> 
     assert any("TypeError" in words for words in tab.complaints())
     assert sorted(tab.texts("#table tbody th")) == ["p", "q"]
     tab.close()
+
+
+def test_equal_numbers_have_no_best(browser: Browser, tmp_path: Path) -> None:
+    rows = [{"policy": name, "pass_rate": rate, "seconds": 1.0, "usd": 0.0} for name, rate in (("p", 0.5), ("q", 0.7))]
+    tab = browser.open(write(tmp_path, {"summary": rows}))
+    assert tab.texts("#table td.best") == ["70 %"]
+    tab.close()

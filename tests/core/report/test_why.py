@@ -58,6 +58,7 @@ STEPS = {
     "unknown rule": step(
         [scored("small", 7.0, {"x": 1.0, "y": 2.0}), scored("large", 3.0, {"x": 1.0, "y": 1.0})], "small"
     ),
+    "ladder": step([scored("small", 0.0, {"rung": 0.0}), scored("large", -1.0, {"rung": 1.0})], "small"),
     "close": step([scored("small", 0.70012), scored("large", 0.70021)], "large"),
     "fixed": step([scored("small", 1.0), scored("large", 0.0)], "small", policy="fixed:small"),
     "fixed, cannot": step(
@@ -137,6 +138,7 @@ WORDS = {
     "ratio": "small got the call because it scored highest: 50, ahead of large with 20. What decided it: its expected "
     "cost is 5 times lower than that of large, although its predicted gain is 2 times lower.",
     "unknown rule": "small got the call because it scored highest: 7, ahead of large with 3.",
+    "ladder": "small got the call because it scored highest: 0, ahead of large with −1.",
     "close": "large got the call because it scored highest: 0.7002, ahead of small with 0.7001.",
     "fixed": "This policy always takes small; it weighs nothing.",
     "fixed, cannot": "The model this policy is fixed to could not serve the step, so huge stood in.",
@@ -173,6 +175,7 @@ def test_each_kind_of_choice_is_explained(case: Open, name: str) -> None:
         ("sum", "score 12 = 18 worth of the predicted gain − 6 time pressure"),
         ("ratio", "score 50 = 0.1 predicted gain ÷ 0.002 expected cost"),
         ("unknown rule", "score 7 made from 1 x, 2 y"),
+        ("ladder", "score 0 made from 0 place on the ladder"),
         ("close", "score 0.7, with no further breakdown"),
     ],
 )
