@@ -86,36 +86,56 @@ class RoutedChatModel(BaseChatModel):
             ConfigError: no models, or a name the pool does not have.
         """
         desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable))
-        fields = {"router": router, "models": dict(models), "role": role, "domain": domain}
-        super().__init__(**fields, fallbacks=fallbacks, durable=durable, **more)
+        fields: dict[str, Any] = {"router": router, "models": dict(models), "role": role, "domain": domain}
+        super().__init__(**{**fields, "fallbacks": fallbacks, "durable": durable, **more})
         self._desk = desk
         self._limit = _common_limit(models.values())
 
     # --- what a chat model does -------------------------------------------------------------------------------
 
     def invoke(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
     ) -> AIMessage:
         """Call the model chosen, and the next one when it fails."""
         call, target = self._routed(input, config, stop, kwargs)
         return cast(AIMessage, loops.run(call, target))
 
     async def ainvoke(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
     ) -> AIMessage:
         """`invoke` for asynchronous hosts."""
         call, target = self._routed(input, config, stop, kwargs)
         return cast(AIMessage, await loops.arun(call, target))
 
     def stream(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
         """Stream from the model chosen; the next one is tried only while nothing has come."""
         call, target = self._routed(input, config, stop, kwargs)
         yield from loops.stream(call, target)
 
     async def astream(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, *, stop: list[str] | None = None, **kwargs: Any
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
         """`stream` for asynchronous hosts."""
         call, target = self._routed(input, config, stop, kwargs)
@@ -138,16 +158,22 @@ class RoutedChatModel(BaseChatModel):
         replies = [await self.ainvoke(item, config, stop=stop, **kwargs) for item in messages]
         return LLMResult(generations=[[ChatGeneration(message=reply)] for reply in replies])
 
-    def bind_tools(self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
         """Keep the tools until a model is chosen; only models that can call tools will be."""
         options = kwargs if tool_choice is None else {"tool_choice": tool_choice, **kwargs}
         return cast("Runnable[LanguageModelInput, AIMessage]", self.bind(tools=QueuedTools(tools, options)))
 
-    def with_structured_output(self, schema: Any, *, include_raw: bool = False, **kwargs: Any) -> Runnable[LanguageModelInput, Any]:
+    def with_structured_output(
+        self, schema: Any, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
         """Keep the schema until a model is chosen. A reply that does not follow it counts as a failure of that model."""
         return RoutedStructuredOutput(self, schema, {"include_raw": include_raw, **kwargs})
 
-    def stream_events(self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any) -> Any:
+    def stream_events(
+        self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
+    ) -> Any:
         """Events of the model chosen."""
         if version != "v3":
             return super().stream_events(input, config, version=version, **kwargs)
@@ -157,7 +183,9 @@ class RoutedChatModel(BaseChatModel):
         options = merge_configs(target.config, {"callbacks": [loops.Settling(call, turn)]})
         return target.make(turn.model).stream_events(list(turn.messages), options, version="v3", **target.kwargs)
 
-    def astream_events(self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any) -> Any:
+    def astream_events(
+        self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
+    ) -> Any:
         """Events of the model chosen."""
         if version != "v3":
             return super().astream_events(input, config, version=version, **kwargs)
@@ -169,7 +197,9 @@ class RoutedChatModel(BaseChatModel):
             await call.desk.aload(call.site, call.journal)
             turn = call.turn()
             options = merge_configs(target.config, {"callbacks": [loops.Settling(call, turn)]})
-            return await target.make(turn.model).astream_events(list(turn.messages), options, version="v3", **target.kwargs)
+            return await target.make(turn.model).astream_events(
+                list(turn.messages), options, version="v3", **target.kwargs
+            )
 
         return begin()
 
@@ -198,8 +228,14 @@ class RoutedChatModel(BaseChatModel):
         return self.prepare(input, config, make, kwargs, tools or (), structured)
 
     def prepare(
-        self, input: LanguageModelInput, config: RunnableConfig | None, make: Any, kwargs: Mapping[str, Any], tools: Sequence[Any],
-        structured: bool, parsed: bool = False,
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None,
+        make: Any,
+        kwargs: Mapping[str, Any],
+        tools: Sequence[Any],
+        structured: bool,
+        parsed: bool = False,
     ) -> tuple[Call, loops.Target]:
         """A routed call that is ready to run.
 
@@ -214,7 +250,9 @@ class RoutedChatModel(BaseChatModel):
         """
         full = ensure_config(config)
         limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
-        prompt = read_prompt(self._convert_input(input).to_messages(), tools=tools, structured=structured, room=limit or 0)
+        prompt = read_prompt(
+            self._convert_input(input).to_messages(), tools=tools, structured=structured, room=limit or 0
+        )
         call = Call.prepare(self._desk, full, prompt, limit)
         return call, loops.Target(make, full, kwargs, parsed)
 
@@ -232,13 +270,21 @@ class RoutedChatModel(BaseChatModel):
         return {"models": sorted(self.models), "policy": self.router.policy.name}
 
     def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: CallbackManagerForLLMRun | None = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
     ) -> ChatResult:
         reply = self.invoke(messages, {"callbacks": []}, stop=stop, **kwargs)  # whoever calls this reports the call
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
     async def _agenerate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: AsyncCallbackManagerForLLMRun | None = None, **kwargs: Any
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
     ) -> ChatResult:
         reply = await self.ainvoke(messages, {"callbacks": []}, stop=stop, **kwargs)
         return ChatResult(generations=[ChatGeneration(message=reply)])
@@ -246,7 +292,10 @@ class RoutedChatModel(BaseChatModel):
 
 def _common_limit(clients: Any) -> int | None:
     """The largest completion limit, when every chat model has one of its own."""
-    limits = [next((value for key in _LIMITS if isinstance(value := getattr(client, key, None), int)), None) for client in clients]
+    limits = [
+        next((value for key in _LIMITS if isinstance(value := getattr(client, key, None), int)), None)
+        for client in clients
+    ]
     return max(limit for limit in limits if limit is not None) if limits and None not in limits else None
 
 

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from steproute.forecast import price_outcome
 from steproute.ledger import Outcome, Step, ToolCall
 from steproute.models import Needs
-from steproute.plugins.langgraph.calls import Call, Turn
+from steproute.plugins.langgraph.calls import Call
+from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.desk import Desk, dumped
 from steproute.plugins.langgraph.journal import Journal
 from steproute.plugins.langgraph.prompt import Prompt, shown
@@ -70,9 +71,7 @@ def _answer(desk: Desk, journal: Journal, site: Site, record: Record, message: A
     call.settle(Turn(decision, (), time.perf_counter()), outcome, message, desk.author(message) or decision.model.name)
 
 
-def _found(
-    desk: Desk, journal: Journal, message: AIMessage, name: str, stamp: Mapping[str, str], paid: bool
-) -> None:
+def _found(desk: Desk, journal: Journal, message: AIMessage, name: str, stamp: Mapping[str, str], paid: bool) -> None:
     pool = desk.router.pool
     model = str(stamp.get("model") or desk.author(message) or reported_model(message))
     outcome = outcome_of(message, None, 0.0)

@@ -189,7 +189,11 @@ class Journal:
     def stored(self, channel: Mapping[str, Any] | None) -> None:
         """Note what a state holds."""
         if channel:
-            done = [key for key in self.unstored if key in channel and channel[key]["version"] >= self.records[key]["version"]]
+            done = [
+                key
+                for key in self.unstored
+                if key in channel and channel[key]["version"] >= self.records[key]["version"]
+            ]
             for key in done:
                 del self.unstored[key]
 

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, BaseMessageChun
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 
-from steproute.plugins.langgraph.calls import Call, Turn, stamp
+from steproute.plugins.langgraph.calls import Call, stamp
+from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.heard import Ears
 
 
@@ -47,7 +48,7 @@ def run(call: Call, target: Target) -> Any:
         config, ears = target.attempt(turn)
         try:
             result = target.make(turn.model).invoke(list(turn.messages), config, **target.kwargs)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
             try:
                 call.failed(turn, error, _reply(ears))
             finally:
@@ -68,7 +69,7 @@ async def arun(call: Call, target: Target) -> Any:
         config, ears = target.attempt(turn)
         try:
             result = await target.make(turn.model).ainvoke(list(turn.messages), config, **target.kwargs)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
             try:
                 call.failed(turn, error, _reply(ears))
             finally:
@@ -157,7 +158,7 @@ def _whole(pieces: list[Any]) -> BaseMessage | None:
     """The reply that the pieces add up to."""
     chunks = [piece for piece in pieces if isinstance(piece, AIMessageChunk)]
     if chunks and len(chunks) == len(pieces):
-        return message_chunk_to_message(chunks[0] if len(chunks) == 1 else chunks[0] + chunks[1:])  # type: ignore[operator]
+        return message_chunk_to_message(chunks[0] if len(chunks) == 1 else chunks[0] + chunks[1:])
     last = pieces[-1] if pieces else None
     return message_chunk_to_message(last) if isinstance(last, BaseMessageChunk) else _message(last)
 

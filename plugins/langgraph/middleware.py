@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -17,10 +17,11 @@ except ImportError as error:
         f"RoutingMiddleware needs langchain >= 1.2.18 ({error}); install it with: pip install 'steproute[langgraph]'"
     ) from error
 
-from typing_extensions import Annotated, NotRequired
+from typing_extensions import NotRequired
 
 from steproute.ledger import Outcome
-from steproute.plugins.langgraph.calls import Call, Turn
+from steproute.plugins.langgraph.calls import Call
+from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.heard import Ears, HeardCall, listening
 from steproute.plugins.langgraph.prompt import read_prompt
@@ -98,7 +99,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
             with listening() as ears:
                 try:
                     response = handler(self._request(request, turn, call))
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
                     try:
                         call.failed(turn, error)
                     finally:
@@ -125,7 +126,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
             with listening() as ears:
                 try:
                     response = await handler(self._request(request, turn, call))
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
                     try:
                         call.failed(turn, error)
                     finally:
@@ -140,7 +141,8 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
     def _begin(self, request: ModelRequest) -> tuple[Call, bool]:
         """The call of a request, and whether it is the agent's own and therefore routed."""
         messages = [*([request.system_message] if request.system_message else []), *request.messages]
-        tools, structured = list(request.tools), _is_provider_strategy(request.response_format)
+        tools: list[Any] = list(request.tools)
+        structured = _is_provider_strategy(request.response_format)
         if request.response_format is not None and not structured:
             tools.append(request.response_format)  # LangChain asks for the answer by a tool call
         limit = request.model_settings.get("max_tokens")
@@ -162,7 +164,8 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         client = self.desk.clients[turn.model]
         if turn.messages is call.prompt.messages:
             return request.override(model=client)
-        return request.override(model=client, messages=list(turn.messages)[1 if request.system_message else 0 :])
+        messages: list[Any] = list(turn.messages)[1 if request.system_message else 0 :]
+        return request.override(model=client, messages=messages)
 
     def _see_subtasks(self, call: Call, request: ModelRequest) -> None:
         with self.desk.router.faults.kept("reading subtasks"):

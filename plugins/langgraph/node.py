@@ -14,7 +14,9 @@ try:
     from langgraph.graph import MessagesState
     from langgraph.types import Command
 except ImportError as error:
-    raise ImportError(f"router_node needs langgraph ({error}); install it with: pip install 'steproute[langgraph]'") from error
+    raise ImportError(
+        f"router_node needs langgraph ({error}); install it with: pip install 'steproute[langgraph]'"
+    ) from error
 
 from steproute.models import Needs
 from steproute.plugins.langgraph.calls import Call
@@ -123,8 +125,10 @@ def finish_node(
         update = {KEY: view.update(desk)}
         if ends:
             result = success(as_schema(view.values, State)) if success is not None else None
-            known = result is None or isinstance(result, bool)
-            router.finish(view.journal.task.id, *((result,) if known else (None, float(result))))
+            if result is None or isinstance(result, bool):
+                router.finish(view.journal.task.id, result)
+            else:
+                router.finish(view.journal.task.id, reward=float(result))
         return update
 
     return _annotated(finish, "finish", State, dict)
@@ -193,7 +197,9 @@ class _Reader:
         elif isinstance(found, Sequence) and found and not isinstance(found, str):
             messages = convert_to_messages(list(found))
         if not messages:
-            plain = {key: value for key, value in values.items() if isinstance(value, (str, int, float)) and value != ""}
+            plain = {
+                key: value for key, value in values.items() if isinstance(value, (str, int, float)) and value != ""
+            }
             messages = [HumanMessage("\n".join(f"{key}: {value}" for key, value in plain.items()))]
         return read_prompt(messages)
 

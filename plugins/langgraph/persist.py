@@ -25,7 +25,6 @@ _KEPT_WHOLE = 32
 _LONGEST_WALK = 50
 
 
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A checkpoint, or the newest so many of a thread."""

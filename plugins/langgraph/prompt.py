@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ class Prompt:
     """Same roles, contents and tool calls → same digest. Ids are left out: they change when a node runs again."""
     goal: str
     """The first human message."""
+    ends: Sequence[int] = ()
+    """Tokens up to the end of each message."""
 
 
 def read_prompt(
@@ -47,21 +49,41 @@ def read_prompt(
         structured: whether the reply must follow a schema.
         room: tokens of the completion that must fit into the context window besides the prompt.
     """
-    characters, images = 0, 0
+    # tools are sent with every call, yet their schemas are only known to the client: one has about 400 characters
+    tokens, images = 100 * len(tools), 0
+    ends = []
     mark = hashlib.blake2b(digest_size=8)
     for message in messages:
         mark.update(f"\x1e{message.type}\x1f{getattr(message, 'tool_call_id', '')}".encode())
+        characters = 0
         for kind, text in _parts(message):
-            images += kind == "image"
-            characters += len(text) if kind == "text" else 0
+            if kind == "image":
+                images += 1
+                tokens += TOKENS_PER_IMAGE
+            elif kind == "text":
+                characters += len(text)
             mark.update(b"\x1f")
             mark.update(text.encode("utf-8", "replace"))
-    # tools are sent with every call, yet their schemas are only known to the client: one has about 400 characters
-    tokens = (characters + 400 * len(tools)) // CHARACTERS_PER_TOKEN + images * TOKENS_PER_IMAGE
-    tokens += _OVERHEAD_TOKENS * len(messages)
+        tokens += characters // CHARACTERS_PER_TOKEN + _OVERHEAD_TOKENS
+        ends.append(tokens)
     needs = Needs(tools=bool(tools), vision=images > 0, structured=structured, context_tokens=tokens + room)
     human = [message for message in messages if isinstance(message, HumanMessage)]
-    return Prompt(messages, tokens, needs, _latest(messages, human), mark.hexdigest(), shown(human[0]) if human else "")
+    goal = shown(human[0]) if human else ""
+    return Prompt(messages, tokens, needs, _latest(messages, human), mark.hexdigest(), goal, ends)
+
+
+def served(prompt: Prompt, author_of: Callable[[BaseMessage], str]) -> dict[str, int]:
+    """Per model, tokens of the prompt it has read before: up to the last reply that it wrote, the reply included.
+
+    Args:
+        prompt: what is asked.
+        author_of: tells which model of the pool wrote a reply.
+    """
+    found: dict[str, int] = {}
+    for message, end in zip(prompt.messages, prompt.ends, strict=False):
+        if isinstance(message, AIMessage) and (name := author_of(message)):
+            found[name] = end
+    return found
 
 
 def shown(message: BaseMessage) -> str:

@@ -60,10 +60,7 @@ def records_in(state: Any) -> Records:
     Args:
         state: a mapping, a pydantic object or a dataclass.
     """
-    if isinstance(state, Mapping):
-        found = state.get(KEY)
-    else:
-        found = getattr(state, KEY, None)
+    found = state.get(KEY) if isinstance(state, Mapping) else getattr(state, KEY, None)
     return dict(found) if isinstance(found, Mapping) else {}
 
 

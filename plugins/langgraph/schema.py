@@ -52,12 +52,15 @@ def with_records(schema: type[Any]) -> type[Any]:
     elif dataclasses.is_dataclass(schema):
         hints = {item.name: hints[item.name] for item in dataclasses.fields(schema)}
     if not hints:
-        raise ConfigError(f"State: {schema.__name__} has no fields; allowed: a TypedDict, a pydantic model or a dataclass")
+        raise ConfigError(
+            f"State: {schema.__name__} has no fields; allowed: a TypedDict, a pydantic model or a dataclass"
+        )
     if KEY in hints and getattr(hints[KEY], "__metadata__", (None,))[-1] is not merge_records:
         raise ConfigError(
             f"State: {schema.__name__}.{KEY} must be annotated with RouterRecords from steproute.plugins.langgraph.schema"
         )
-    merged: type[Any] = TypedDict(f"Routed{schema.__name__}", {**hints, KEY: RouterRecords}, total=False)  # type: ignore[operator]
+    make: Any = TypedDict  # made from values, so a type checker cannot follow
+    merged: type[Any] = make(f"Routed{schema.__name__}", {**hints, KEY: RouterRecords}, total=False)
     return merged
 
 

@@ -36,12 +36,16 @@ class RoutedStructuredOutput(Runnable[LanguageModelInput, Any]):
         """The object as it grows, where the model's own structured output streams."""
         yield from loops.stream(*self._prepared(input, config, kwargs))
 
-    async def astream(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
         """`stream` for asynchronous hosts."""
         async for piece in loops.astream(*self._prepared(input, config, kwargs)):
             yield piece
 
-    def _prepared(self, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]) -> tuple[Call, loops.Target]:
+    def _prepared(
+        self, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
+    ) -> tuple[Call, loops.Target]:
         return self.model.prepare(input, config, self._bind, kwargs, (), structured=True, parsed=True)
 
     def _bind(self, name: str) -> Any:

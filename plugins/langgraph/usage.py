@@ -73,7 +73,11 @@ def known_names(client: Any) -> Sequence[str]:
 def same_model(reported: str, known: str) -> bool:
     """Whether a reported name is that of a model: the same, a dated snapshot of it, or with a provider before it."""
     reported, known = reported.lower(), known.lower()
-    return reported == known or reported.startswith(f"{known}-20") or reported.rpartition("/")[2] == known.rpartition("/")[2]
+    return (
+        reported == known
+        or reported.startswith(f"{known}-20")
+        or reported.rpartition("/")[2] == known.rpartition("/")[2]
+    )
 
 
 def describe(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from servers import OpenAIServer, Reply
 
 from steproute import Budget, Router
 
+
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
     with OpenAIServer(lambda body: Reply(content=f"{body['model']} speaking")) as running:
@@ -36,7 +37,9 @@ def clients(chat: Callable[..., Any]) -> dict[str, Any]:
 def make_router() -> Callable[..., Router]:
     """A router over `small` and `large` whose own faults are test failures."""
 
-    def make(policy: Any = "fixed:small", budget: Budget | None = None, models: Any = (SMALL, LARGE), **more: Any) -> Router:
+    def make(
+        policy: Any = "fixed:small", budget: Budget | None = None, models: Any = (SMALL, LARGE), **more: Any
+    ) -> Router:
         return Router(models, budget=budget, policy=policy, **{"seed": 0, "on_error": "raise", **more})
 
     return make

@@ -52,18 +52,31 @@ def models_called(server: OpenAIServer) -> list[str]:
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_every_model_call_of_an_agent_is_routed(
-    how: str, make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    how: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     server.queue(CALL_DOUBLE, Reply(content="6"))
     router = make_router(Turns(("large", "small")))
-    agent = create_agent(chat("own"), [double], name="helper", middleware=[RoutingMiddleware(router, clients)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        chat("own"),
+        [double],
+        name="helper",
+        middleware=[RoutingMiddleware(router, clients)],
+        checkpointer=InMemorySaver(),
+    )
     out = await run(agent, how)
     assert out["messages"][-1].content == "6"
     assert set(out) == {"messages"}
     assert models_called(server) == ["large", "small"]
     assert [len(call.body["tools"]) for call in server.calls] == [1, 1]
     records = agent.get_state(CONFIG).values[KEY]
-    assert [(record["model"], record["role"], record["billed"]) for record in records.values()] == [("large", "helper", 1), ("small", "helper", 1)]
+    assert [(record["model"], record["role"], record["billed"]) for record in records.values()] == [
+        ("large", "helper", 1),
+        ("small", "helper", 1),
+    ]
     assert router.spent("t")["usd"] == pytest.approx(CALL["large"] + CALL["small"])
     steps = router.ledger("t").steps  # type: ignore[union-attr]
     assert [(call.name, call.ok) for call in steps[0].tool_calls] == [("double", True)]
@@ -72,7 +85,12 @@ async def test_every_model_call_of_an_agent_is_routed(
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("order", ["routing first", "fallback first"])
 async def test_neither_order_cancels_a_fallback(
-    order: str, how: str, make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    order: str,
+    how: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     """The trap: behind `[Fallback, Routing]` a router that overrides every request undoes the fallback's choice."""
     server.queue(Reply(status=500, error="small is down"), Reply(content="from the spare"))
@@ -92,7 +110,11 @@ async def test_neither_order_cancels_a_fallback(
 
 @pytest.mark.parametrize("order", ["routing first", "fallback first"])
 def test_a_fallback_within_the_pool_gets_the_credit(
-    order: str, make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    order: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     server.queue(Reply(status=500, error="small is down"), Reply(content="from large"))
     policy = Turns(("small",))
@@ -111,7 +133,11 @@ def test_a_fallback_within_the_pool_gets_the_credit(
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_without_other_middleware_the_next_model_of_the_pool_answers(
-    how: str, make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    how: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     server.queue(Reply(status=500))
     router = make_router("fixed:small")
@@ -122,7 +148,11 @@ async def test_without_other_middleware_the_next_model_of_the_pool_answers(
 
 @pytest.mark.parametrize("order", ["routing first", "retry first"])
 def test_beside_retries(
-    order: str, make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    order: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     server.queue(Reply(status=500), Reply(content="at last"))
     router = make_router("fixed:small")
@@ -143,7 +173,9 @@ def test_a_reply_that_stands_for_a_failure_is_no_answer(
     server.queue(*[Reply(status=500)] * 2)
     router = make_router("fixed:small")
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False, on_failure="continue")
-    agent = create_agent(chat("own"), [], middleware=[RoutingMiddleware(router, clients), retry], checkpointer=InMemorySaver())
+    agent = create_agent(
+        chat("own"), [], middleware=[RoutingMiddleware(router, clients), retry], checkpointer=InMemorySaver()
+    )
     agent.invoke(ASK, CONFIG)
     assert router.ledger("t").steps == []  # type: ignore[union-attr]
     assert router.health._records["small"].failures == 1
@@ -158,7 +190,9 @@ def test_a_reply_without_any_call_frees_the_reservation(
         return AIMessage("canned")
 
     router = make_router(budget=Budget(usd=1))
-    agent = create_agent(chat("own"), [], middleware=[RoutingMiddleware(router, clients), canned], checkpointer=InMemorySaver())
+    agent = create_agent(
+        chat("own"), [], middleware=[RoutingMiddleware(router, clients), canned], checkpointer=InMemorySaver()
+    )
     assert agent.invoke(ASK, CONFIG)["messages"][-1].content == "canned"
     assert server.calls == []
     assert router.accounts.spending("t").reserved["usd"] == 0
@@ -175,7 +209,9 @@ def test_a_model_chosen_by_an_outer_middleware_is_respected(
         return handler(request.override(model=special))
 
     router = make_router("fixed:small")
-    agent = create_agent(own, [], middleware=[force, RoutingMiddleware(router, clients, own=own)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        own, [], middleware=[force, RoutingMiddleware(router, clients, own=own)], checkpointer=InMemorySaver()
+    )
     agent.invoke(ASK, CONFIG)
     assert models_called(server) == ["special"]
     assert router.spent("t")["tokens"] == 28
@@ -187,7 +223,9 @@ def test_beside_summaries(
     """Messages disappear from the history; nothing is counted twice, and the summary has a model of its own."""
     router = make_router(Turns(("large", "small")))
     summary = SummarizationMiddleware(model=chat("summariser"), trigger=("messages", 3), keep=("messages", 1))
-    agent = create_agent(chat("own"), [], middleware=[summary, RoutingMiddleware(router, clients)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        chat("own"), [], middleware=[summary, RoutingMiddleware(router, clients)], checkpointer=InMemorySaver()
+    )
     for word in ("one", "two", "three"):
         agent.invoke({"messages": [("user", word)]}, CONFIG)
     assert [name for name in models_called(server) if name != "summariser"] == ["large", "small", "large"]
@@ -198,12 +236,18 @@ def test_beside_summaries(
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_beside_a_human_in_the_loop(
-    decision: str, make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    decision: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     server.queue(CALL_DOUBLE, Reply(content="6"))
     router = make_router(Turns(("large", "small")))
     human = HumanInTheLoopMiddleware(interrupt_on={"double": True})
-    agent = create_agent(chat("own"), [double], middleware=[human, RoutingMiddleware(router, clients)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        chat("own"), [double], middleware=[human, RoutingMiddleware(router, clients)], checkpointer=InMemorySaver()
+    )
     assert "__interrupt__" in agent.invoke(ASK, CONFIG)
     answer = {"type": "approve"} if decision == "approve" else {"type": "reject", "message": "do not"}
     out = agent.invoke(Command(resume={"decisions": [answer]}), CONFIG)
@@ -217,9 +261,16 @@ def test_todos_are_subtasks(
     make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
 ) -> None:
     todos = [{"content": "read", "status": "completed"}, {"content": "write", "status": "in_progress"}]
-    server.queue(Reply(content="", tool_calls=[{"name": "write_todos", "arguments": {"todos": todos}}]), Reply(content="done"))
+    server.queue(
+        Reply(content="", tool_calls=[{"name": "write_todos", "arguments": {"todos": todos}}]), Reply(content="done")
+    )
     router = make_router()
-    agent = create_agent(chat("own"), [], middleware=[TodoListMiddleware(), RoutingMiddleware(router, clients)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        chat("own"),
+        [],
+        middleware=[TodoListMiddleware(), RoutingMiddleware(router, clients)],
+        checkpointer=InMemorySaver(),
+    )
     agent.invoke(ASK, CONFIG)
     assert [(item.text, item.status) for item in router.ledger("t").subtasks] == [("read", "done"), ("write", "doing")]  # type: ignore[union-attr]
 
@@ -235,7 +286,9 @@ def test_the_way_to_structured_output_follows_the_model(
     gpt = chat("gpt-5", use_responses_api=False)
     server.queue(Reply(content="", tool_calls=[{"name": "Answer", "arguments": {"value": 6}}]))
     router = make_router("fixed:small")
-    agent = create_agent(gpt, [], response_format=Answer, middleware=[RoutingMiddleware(router, clients)], checkpointer=InMemorySaver())
+    agent = create_agent(
+        gpt, [], response_format=Answer, middleware=[RoutingMiddleware(router, clients)], checkpointer=InMemorySaver()
+    )
     assert agent.invoke(ASK, CONFIG)["structured_response"] == Answer(value=6)
     assert server.calls[0].body["tool_choice"] == "required"
     assert "response_format" not in server.calls[0].body
@@ -257,7 +310,7 @@ def test_a_hard_limit_ends_the_agent(
     server._script = lambda body: CALL_DOUBLE
     router = make_router("fixed:small", budget=Budget(usd=0.0005))
     agent = create_agent(chat("own"), [double], middleware=[RoutingMiddleware(router, clients)])
-    with pytest.raises(BudgetExceeded, match="usd=0.0005"):
+    with pytest.raises(BudgetExceeded, match=r"usd=0\.0005"):
         agent.invoke(ASK, CONFIG)
     assert 0 < router.spent("t")["usd"] <= 0.0005
 

@@ -28,7 +28,6 @@ from steproute.plugins.langgraph import RoutedChatModel, finish_node, latest_dec
 from steproute.plugins.langgraph.records import KEY, merge_records, new_record
 from steproute.plugins.langgraph.schema import RouterRecords, with_records
 
-
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
@@ -162,7 +161,9 @@ def test_what_is_no_schema_is_refused(make_router: Callable[..., Router]) -> Non
 
 
 records = st.dictionaries(
-    st.sampled_from("abcd"), st.builds(lambda version: {"version": version, "value": version}, st.integers(0, 5)), max_size=4
+    st.sampled_from("abcd"),
+    st.builds(lambda version: {"version": version, "value": version}, st.integers(0, 5)),
+    max_size=4,
 )
 
 
@@ -183,9 +184,17 @@ class Team(MessagesState):
     next: str
 
 
-def test_a_supervisor_with_workers(make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer) -> None:
+def test_a_supervisor_with_workers(
+    make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
     """Each role gets its own decision, made before it is called; the supervisor's is another than the workers'."""
-    server.queue(Reply(content="coder"), Reply(content="def f(): ..."), Reply(content="tester"), Reply(content="works"), Reply(content="end"))
+    server.queue(
+        Reply(content="coder"),
+        Reply(content="def f(): ..."),
+        Reply(content="tester"),
+        Reply(content="works"),
+        Reply(content="end"),
+    )
     policy = Turns(("large", "small"))
     router = make_router(policy)
     llm = RoutedChatModel(router, clients)
@@ -205,7 +214,9 @@ def test_a_supervisor_with_workers(make_router: Callable[..., Router], clients: 
         builder.add_edge(name, "supervisor")
     builder.add_edge(START, "supervisor")
     builder.add_conditional_edges("route", lambda state: state["next"], ["coder", "tester"])
-    builder.compile(checkpointer=InMemorySaver()).invoke({"messages": ["write f"]}, {"configurable": {"thread_id": "t"}})
+    builder.compile(checkpointer=InMemorySaver()).invoke(
+        {"messages": ["write f"]}, {"configurable": {"thread_id": "t"}}
+    )
     steps = router.ledger("t").steps  # type: ignore[union-attr]
     assert [(step.role, step.model) for step in steps] == [
         ("supervisor", "large"),
@@ -239,7 +250,9 @@ def test_fifty_parallel_branches_keep_every_record(make_router: Callable[..., Ro
     builder.add_edge(START, "route")
     builder.add_node("note", finish_node(router, Fan, ends=False))
     builder.add_edge("work", "note")
-    builder.add_conditional_edges("route", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"])
+    builder.add_conditional_edges(
+        "route", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"]
+    )
     graph = builder.compile(checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "t"}, "max_concurrency": 8}
     out = graph.invoke({"items": ["same"] * 25 + [str(number) for number in range(25)]}, config)
@@ -269,7 +282,9 @@ def test_router_nodes_in_parallel_branches(make_router: Callable[..., Router]) -
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_subgraphs_take_the_decision_and_count_once(shared: bool, make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer) -> None:
+def test_subgraphs_take_the_decision_and_count_once(
+    shared: bool, make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
     """The trap: a list under `operator.add` that a subgraph shares with its parent comes back twice."""
 
     class Shared(MessagesState):
@@ -302,7 +317,9 @@ def test_subgraphs_take_the_decision_and_count_once(shared: bool, make_router: C
     assert router.spent("t")["tokens"] == 28
 
 
-def test_a_subgraph_with_a_router_node_of_its_own(make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer) -> None:
+def test_a_subgraph_with_a_router_node_of_its_own(
+    make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
     router = make_router(Turns(("large", "small")))
     llm = RoutedChatModel(router, clients)
 
@@ -340,7 +357,11 @@ def test_a_command_goes_to_the_node_of_the_model(make_router: Callable[..., Rout
 
 def test_a_command_by_a_callable(make_router: Callable[..., Router]) -> None:
     builder = StateGraph(MessagesState)
-    builder.add_node("route", router_node(make_router("fixed:large"), goto=lambda record: f"on_{record['model']}"), destinations=("on_large",))
+    builder.add_node(
+        "route",
+        router_node(make_router("fixed:large"), goto=lambda record: f"on_{record['model']}"),
+        destinations=("on_large",),
+    )
     builder.add_node("on_large", lambda state: {"messages": [AIMessage("there")]})
     builder.add_edge(START, "route")
     assert builder.compile().invoke({"messages": ["hi"]})["messages"][-1].content == "there"
@@ -390,7 +411,9 @@ def test_records_are_plain_json(make_router: Callable[..., Router], clients: dic
     assert len(json.dumps(records)) < 1500
 
 
-def test_a_worker_leaves_no_trace_of_the_router_in_its_own_update(make_router: Callable[..., Router], clients: dict[str, Any]) -> None:
+def test_a_worker_leaves_no_trace_of_the_router_in_its_own_update(
+    make_router: Callable[..., Router], clients: dict[str, Any]
+) -> None:
     """What a node writes before it fails would make LangGraph take it for done: the router's nodes write, no other."""
     router = make_router()
     llm = RoutedChatModel(router, clients)
@@ -422,7 +445,10 @@ def test_tool_errors_reach_the_ledger(make_router: Callable[..., Router]) -> Non
         raise ConnectionError(f"no route to {query}")
 
     router = make_router()
-    calls = [{"name": "search", "args": {"query": "moon"}, "id": "c1"}, {"name": "search", "args": {"query": "sun"}, "id": "c2"}]
+    calls = [
+        {"name": "search", "args": {"query": "moon"}, "id": "c1"},
+        {"name": "search", "args": {"query": "sun"}, "id": "c2"},
+    ]
 
     def ask(state: MessagesState) -> Any:
         return {"messages": [AIMessage("", tool_calls=calls, response_metadata={"model_name": "small"})]}
@@ -453,8 +479,16 @@ def test_subtasks_in_the_state_are_the_ledgers(form: str, make_router: Callable[
         plan: list[Any]
 
     values = {
-        "todos": [{"content": "read", "status": "completed"}, {"content": "write", "status": "in_progress"}, {"content": "test", "status": "pending"}],
-        "objects": [Item(id="a", title="read", status="done"), Item(id="b", title="write", status="doing"), Item(id="c", title="test", status="todo")],
+        "todos": [
+            {"content": "read", "status": "completed"},
+            {"content": "write", "status": "in_progress"},
+            {"content": "test", "status": "pending"},
+        ],
+        "objects": [
+            Item(id="a", title="read", status="done"),
+            Item(id="b", title="write", status="doing"),
+            Item(id="c", title="test", status="todo"),
+        ],
         "texts": ["read", "write", "test"],
     }[form]
     router = make_router()
@@ -471,7 +505,9 @@ def test_subtasks_in_the_state_are_the_ledgers(form: str, make_router: Callable[
         assert [item.status for item in subtasks] == ["done", "doing", "todo"]
 
 
-def test_the_node_alone_with_models_that_are_not_routed(make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer) -> None:
+def test_the_node_alone_with_models_that_are_not_routed(
+    make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
     """The host calls the model named in the decision itself; its reply is observed at the next visit."""
     policy = Turns(("large", "small"))
     router = make_router(policy)
@@ -488,7 +524,9 @@ def test_the_node_alone_with_models_that_are_not_routed(make_router: Callable[..
     builder.add_node("done", finish_node(router, Named, success=lambda state: len(state["messages"]) > 2))
     builder.add_edge(START, "route")
     builder.add_edge("route", "work")
-    builder.add_conditional_edges("work", lambda state: "route" if len(state["messages"]) < 4 else "done", ["route", "done"])
+    builder.add_conditional_edges(
+        "work", lambda state: "route" if len(state["messages"]) < 4 else "done", ["route", "done"]
+    )
     graph = builder.compile(checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "t"}}
     graph.invoke({"messages": ["hi"]}, config)
@@ -500,7 +538,11 @@ def test_the_node_alone_with_models_that_are_not_routed(make_router: Callable[..
         ("large", "answered", 1),
     ]
     assert sum(record["spent"]["usd"] for record in records) == pytest.approx(2 * CALL["large"] + CALL["small"])
-    assert [(role, model) for role, model, _ in policy.learnt] == [("worker", "large"), ("worker", "small"), ("worker", "large")]
+    assert [(role, model) for role, model, _ in policy.learnt] == [
+        ("worker", "large"),
+        ("worker", "small"),
+        ("worker", "large"),
+    ]
     assert router.ended("t")
 
 
@@ -529,7 +571,10 @@ def test_messages_are_known_by_id_not_by_position(make_router: Callable[..., Rou
 
 def test_a_history_from_before_the_task_costs_nothing(make_router: Callable[..., Router]) -> None:
     router = make_router()
-    history = [HumanMessage("hi"), AIMessage("hello", usage_metadata={"input_tokens": 9, "output_tokens": 9, "total_tokens": 18})]
+    history = [
+        HumanMessage("hi"),
+        AIMessage("hello", usage_metadata={"input_tokens": 9, "output_tokens": 9, "total_tokens": 18}),
+    ]
     builder = StateGraph(MessagesState)
     builder.add_node("route", router_node(router))
     builder.add_edge(START, "route")
@@ -555,7 +600,9 @@ def test_needs_are_what_the_host_says_and_the_messages_show(make_router: Callabl
         run(Needs(tools=True), [picture])
 
 
-def test_a_decision_made_without_knowing_the_tools_is_corrected(make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer) -> None:
+def test_a_decision_made_without_knowing_the_tools_is_corrected(
+    make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
     mute = LARGE.model_copy(update={"tools": False})
 
     def look(what: str) -> str:
@@ -587,7 +634,11 @@ def test_langgraph_missing_names_the_extra() -> None:
     import subprocess
     import sys
 
-    for name, module in (("router_node", "langgraph"), ("RoutingMiddleware", "langchain"), ("RoutedChatModel", "langchain_core")):
+    for name, module in (
+        ("router_node", "langgraph"),
+        ("RoutingMiddleware", "langchain"),
+        ("RoutedChatModel", "langchain_core"),
+    ):
         code = (
             f"import sys; sys.modules['{module}'] = None; sys.modules['{module}.graph'] = None\n"
             f"import steproute.plugins.langgraph as p\n"

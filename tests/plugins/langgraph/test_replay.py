@@ -83,7 +83,15 @@ async def asaver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 class Process:
     """A graph in a process of its own: its router knows nothing but what was saved."""
 
-    def __init__(self, make_router: Callable[..., Router], clients: Any, saver: Any, order: tuple[str, ...], node: bool, **more: Any):
+    def __init__(
+        self,
+        make_router: Callable[..., Router],
+        clients: Any,
+        saver: Any,
+        order: tuple[str, ...],
+        node: bool,
+        **more: Any,
+    ):
         self.policy = Turns(order)
         self.router = make_router(self.policy, **more)
         self.llm = RoutedChatModel(self.router, clients)
@@ -91,7 +99,11 @@ class Process:
         builder = StateGraph(MessagesState)
         if node:
             builder.add_node("route", router_node(self.router))
-        builder.add_node("work", self.work, retry_policy=RetryPolicy(max_attempts=2, initial_interval=0, jitter=False, retry_on=ValueError))
+        builder.add_node(
+            "work",
+            self.work,
+            retry_policy=RetryPolicy(max_attempts=2, initial_interval=0, jitter=False, retry_on=ValueError),
+        )
         builder.add_node("check", self.check)
         builder.add_edge(START, "route" if node else "work")
         if node:
@@ -118,7 +130,9 @@ class Process:
 
     def records(self) -> list[tuple[str, int]]:
         values = self.graph.get_state(CONFIG).values.get(KEY, {})
-        return [(record["model"], record["billed"]) for record in sorted(values.values(), key=lambda record: record["at"])]
+        return [
+            (record["model"], record["billed"]) for record in sorted(values.values(), key=lambda record: record["at"])
+        ]
 
 
 def ask_a_person() -> None:
@@ -139,7 +153,9 @@ def models_called(server: OpenAIServer) -> list[str]:
 
 @pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
 @pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
-def test_interrupted_and_resumed(same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_interrupted_and_resumed(
+    same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     first = Process(make_router, clients, saver, ("large", "small"), node)
     first.hooks.append(ask_a_person)
     assert "__interrupt__" in first.graph.invoke(HI, CONFIG)
@@ -156,7 +172,9 @@ def test_interrupted_and_resumed(same: bool, node: bool, saver: Any, make_router
 
 
 @pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
-def test_a_node_that_fails_after_its_call_and_is_retried(node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_a_node_that_fails_after_its_call_and_is_retried(
+    node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     only = Process(make_router, clients, saver, ("large", "small"), node)
     only.hooks.append(fail)
     only.graph.invoke(HI, CONFIG)
@@ -169,7 +187,9 @@ def test_a_node_that_fails_after_its_call_and_is_retried(node: bool, saver: Any,
 
 @pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
 @pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
-def test_a_run_that_crashed_goes_on(same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_a_run_that_crashed_goes_on(
+    same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     first = Process(make_router, clients, saver, ("large", "small"), node)
     first.hooks.append(crash)
     with pytest.raises(RuntimeError, match="something else"):
@@ -182,7 +202,9 @@ def test_a_run_that_crashed_goes_on(same: bool, node: bool, saver: Any, make_rou
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
-def test_a_call_that_failed_may_be_decided_anew(same: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_a_call_that_failed_may_be_decided_anew(
+    same: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     """Seen and succeeded: the same again. Seen and failed: another."""
     import openai
 
@@ -199,11 +221,15 @@ def test_a_call_that_failed_may_be_decided_anew(same: bool, saver: Any, make_rou
 
 @pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
 @pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
-def test_going_back_in_time(same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_going_back_in_time(
+    same: bool, node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     """A fork changes every id LangGraph has; the calls are the same ones all the same."""
     first = Process(make_router, clients, saver, ("large", "small", "small", "small"), node)
     first.graph.invoke(HI, CONFIG)
-    before = next(item for item in first.graph.get_state_history(CONFIG) if item.next == (("route",) if node else ("work",)))
+    before = next(
+        item for item in first.graph.get_state_history(CONFIG) if item.next == (("route",) if node else ("work",))
+    )
     second = first if same else Process(make_router, clients, saver, ("small", "large"), node)
     second.graph.invoke(None, before.config)
     assert models_called(server) == ["large", "small"] * 2
@@ -215,7 +241,9 @@ def test_going_back_in_time(same: bool, node: bool, saver: Any, make_router: Cal
         assert second.records() == [("large", 2), ("small", 2)]
 
 
-def test_back_in_time_in_a_new_process_teaches_what_was_not_learnt(saver: Any, make_router: Callable[..., Router], clients: Any) -> None:
+def test_back_in_time_in_a_new_process_teaches_what_was_not_learnt(
+    saver: Any, make_router: Callable[..., Router], clients: Any
+) -> None:
     first = Process(make_router, clients, saver, ("large", "small"), node=True)
     first.graph.invoke(HI, CONFIG)
     before = next(item for item in first.graph.get_state_history(CONFIG) if item.next == ("route",))
@@ -225,7 +253,9 @@ def test_back_in_time_in_a_new_process_teaches_what_was_not_learnt(saver: Any, m
     assert [*learnt_by_first, *second.learnt] == ["large", "small"]
 
 
-def test_a_fork_with_the_same_question_replays_and_with_another_decides(saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_a_fork_with_the_same_question_replays_and_with_another_decides(
+    saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     only = Process(make_router, clients, saver, ("large", "small", "large", "large"), node=True)
     only.graph.invoke(HI, CONFIG)
     before = next(item for item in only.graph.get_state_history(CONFIG) if item.next == ("check",))
@@ -239,7 +269,9 @@ def test_a_fork_with_the_same_question_replays_and_with_another_decides(saver: A
     assert models_called(server)[3:] == ["large"]
 
 
-def test_a_loop_that_asks_the_same_again_is_a_new_step(saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_a_loop_that_asks_the_same_again_is_a_new_step(
+    saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     class Count(TypedDict):
         left: int
 
@@ -264,7 +296,9 @@ def test_a_loop_that_asks_the_same_again_is_a_new_step(saver: Any, make_router: 
 
 
 @pytest.mark.parametrize("node", [True, False], ids=["node", "model alone"])
-def test_the_budget_goes_on_in_a_new_process(node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_the_budget_goes_on_in_a_new_process(
+    node: bool, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     first = Process(make_router, clients, saver, ("large", "small"), node, budget=Budget(usd=0.01))
     first.graph.invoke(HI, CONFIG)
     spent = first.router.spent("t")["usd"]
@@ -281,7 +315,15 @@ def test_the_budget_goes_on_in_a_new_process(node: bool, saver: Any, make_router
 
 def test_a_task_that_was_only_idle_goes_on_with_its_budget(make_router: Callable[..., Router], clients: Any) -> None:
     now = [0.0]
-    only = Process(make_router, clients, InMemorySaver(), ("large", "none", "small"), node=True, clock=lambda: now[0], idle_timeout=10)
+    only = Process(
+        make_router,
+        clients,
+        InMemorySaver(),
+        ("large", "none", "small"),
+        node=True,
+        clock=lambda: now[0],
+        idle_timeout=10,
+    )
     only.hooks.append(ask_a_person)
     only.graph.invoke(HI, CONFIG)
     now[0] = 5000.0
@@ -292,7 +334,9 @@ def test_a_task_that_was_only_idle_goes_on_with_its_budget(make_router: Callable
     assert only.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
 
 
-async def test_asynchronous_graphs_and_savers(asaver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+async def test_asynchronous_graphs_and_savers(
+    asaver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     def build(order: tuple[str, ...]) -> tuple[Turns, Router, Any]:
         policy = Turns(order)
         router = make_router(policy)
@@ -322,7 +366,9 @@ async def test_asynchronous_graphs_and_savers(asaver: Any, make_router: Callable
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "exit"])
-def test_every_durability(mode: Any, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_every_durability(
+    mode: Any, saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     first = Process(make_router, clients, saver, ("large", "small"), node=True)
     first.hooks.append(ask_a_person)
     first.graph.invoke(HI, CONFIG, durability=mode)
@@ -333,7 +379,9 @@ def test_every_durability(mode: Any, saver: Any, make_router: Callable[..., Rout
     assert second.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
 
 
-def test_what_is_saved_beside_a_checkpoint_stays_out_of_the_hosts_way(saver: Any, make_router: Callable[..., Router], clients: Any) -> None:
+def test_what_is_saved_beside_a_checkpoint_stays_out_of_the_hosts_way(
+    saver: Any, make_router: Callable[..., Router], clients: Any
+) -> None:
     only = Process(make_router, clients, saver, ("large", "small"), node=True)
     only.hooks.append(ask_a_person)
     only.graph.invoke(HI, CONFIG)
@@ -392,7 +440,9 @@ def test_killed_and_begun_again(node: str, tmp_path: Path, server: OpenAIServer)
 
     def start(order: str, end: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(script), str(tmp_path / "c.db"), server.base_url, order, end, node]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
 
     assert start("large", "kill").returncode == -9
     second = start("small", "end")
@@ -412,7 +462,9 @@ class Branch(TypedDict):
 
 
 @pytest.mark.parametrize("thread", [True, False], ids=["thread", "no thread"])
-def test_fifty_branches_keep_a_hard_limit_exactly(thread: bool, make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_fifty_branches_keep_a_hard_limit_exactly(
+    thread: bool, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     """Each call may cost at most 100 completion tokens; as many are granted as fit, however many threads ask."""
     import threading
 
@@ -444,7 +496,9 @@ def test_fifty_branches_keep_a_hard_limit_exactly(thread: bool, make_router: Cal
     builder.add_node("start", lambda state: {})
     builder.add_node("work", work)
     builder.add_edge(START, "start")
-    builder.add_conditional_edges("start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"])
+    builder.add_conditional_edges(
+        "start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"]
+    )
     graph = builder.compile(checkpointer=InMemorySaver() if thread else None)
     config: Any = {**(CONFIG if thread else {}), "max_concurrency": 1}
     graph.invoke({"items": list(range(10, 60))}, config)
@@ -454,7 +508,9 @@ def test_fifty_branches_keep_a_hard_limit_exactly(thread: bool, make_router: Cal
     assert router.spent(refused[0].task)["usd"] == pytest.approx(room * CALL["small"])
 
 
-def test_fifty_branches_at_once_never_pass_a_hard_limit(make_router: Callable[..., Router], clients: Any, server: OpenAIServer) -> None:
+def test_fifty_branches_at_once_never_pass_a_hard_limit(
+    make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
     limit = 10 * CALL["small"]
     router = make_router(budget=Budget(usd=limit), policy="fixed:small", models=(SMALL,))
     llm = RoutedChatModel(router, {"small": clients["small"]})
@@ -468,7 +524,9 @@ def test_fifty_branches_at_once_never_pass_a_hard_limit(make_router: Callable[..
     builder.add_node("start", lambda state: {})
     builder.add_node("work", work)
     builder.add_edge(START, "start")
-    builder.add_conditional_edges("start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"])
+    builder.add_conditional_edges(
+        "start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"]
+    )
     import asyncio
 
     asyncio.run(builder.compile().ainvoke({"items": list(range(10, 60))}, CONFIG))
