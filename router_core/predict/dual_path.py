@@ -56,11 +56,12 @@ class DualPathEstimator:
         self.prior: GainEstimator = prior or CapabilityPrior()
         self.texts = RecentTexts(embedder or make_embedder(self.config.embedder))
         kept = buffer if buffer is not None else MemoryBuffer()
-        rows = kept.rows()
-        if rows and rows[-1].embedding.shape[0] != self.texts.embedder.dim:
+        dim = self.texts.embedder.dim
+        other = next((row.embedding.shape[0] for row in kept.rows() if row.embedding.shape[0] != dim), None)
+        if other is not None:
             raise ConfigError(
-                f"the buffer holds embeddings of dimension {rows[-1].embedding.shape[0]}, embedder "
-                f"{self.texts.embedder.name!r} has dimension {self.texts.embedder.dim}; start a new buffer"
+                f"the buffer holds embeddings of dimension {other}, embedder {self.texts.embedder.name!r} has dimension "
+                f"{dim}; start a new buffer"
             )
         shared = self.config.model_dump()
         self.trainer = Trainer(

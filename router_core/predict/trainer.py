@@ -38,7 +38,7 @@ class Trainer:
     """
 
     def __init__(self, buffer: GainBuffer, trees: TreesConfig, config: TrainerConfig, seed: int = 0):
-        """Start without a fit; rows that the buffer already holds are fitted at the first `add`."""
+        """Start; what the buffer already holds is fitted at once (in the background, where that is set)."""
         self.buffer, self.trees, self.config = buffer, trees, config
         self.fitted: DualPath | None = None
         """The latest good fit; read it once per decision."""
@@ -50,22 +50,13 @@ class Trainer:
         self._base = 0
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._fit_when_due()
 
     def add(self, sample: Sample) -> None:
         """Keep a sample, and start a fit when one is due."""
         self.buffer.append(sample)
         self._fresh += 1
-        if not self._due():
-            return
-        rows = self.buffer.rows()[-self.config.max_rows :]
-        if self.fitted is None and len({row.task for row in rows}) < max(self.config.min_tasks, self.trees.folds):
-            return
-        self._fresh, self._base = 0, len(rows)
-        if not self.config.background:
-            self._fit(rows)
-            return
-        self._worker = threading.Thread(target=self._fit, args=(rows,), name="steproute-refit", daemon=True)
-        self._worker.start()
+        self._fit_when_due()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a fit in the background; True when none is running any more."""
@@ -78,6 +69,19 @@ class Trainer:
         """Go on from a snapshot."""
         with self._lock:
             self.fitted, self._fresh, self._base = fitted, 0, fitted.rows
+
+    def _fit_when_due(self) -> None:
+        if not self._due():
+            return
+        rows = self.buffer.rows()[-self.config.max_rows :]
+        if self.fitted is None and len({row.task for row in rows}) < max(self.config.min_tasks, self.trees.folds):
+            return
+        self._fresh, self._base = 0, len(rows)
+        if not self.config.background:
+            self._fit(rows)
+            return
+        self._worker = threading.Thread(target=self._fit, args=(rows,), name="steproute-refit", daemon=True)
+        self._worker.start()
 
     def _due(self) -> bool:
         if self._worker is not None and self._worker.is_alive():
