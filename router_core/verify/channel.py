@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -29,7 +30,15 @@ class Ended(Exception):
 class Channel:
     """A process and its two pipes. Not shared between threads."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], folder: str | None, max_line: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: dict[str, str],
+        folder: str | None,
+        max_line: int,
+        *,
+        reports_child: bool = False,
+    ) -> None:
         """Start the process.
 
         Args:
@@ -37,8 +46,36 @@ class Channel:
             environment: its whole environment; nothing is inherited.
             folder: working directory, or None for the parent's.
             max_line: longest answer taken, in bytes.
+            reports_child: the program is bubblewrap, which can say which process is the first inside.
         """
-        self._process = subprocess.Popen(
+        self._report = -1
+        inherited: tuple[int, ...] = ()
+        if reports_child:
+            self._report, writing = os.pipe()
+            inherited = (writing,)
+            command = [command[0], "--info-fd", str(writing), *command[1:]]
+        try:
+            self._process = self._start(command, environment, folder, inherited)
+        except OSError:
+            self._close_report()
+            raise
+        finally:
+            for descriptor in inherited:
+                os.close(descriptor)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self._max_line = max_line
+        self._unread = bytearray()
+        self._closed = False
+        for descriptor in (self._input.fileno(), self._output.fileno()):
+            os.set_blocking(descriptor, False)
+
+    @staticmethod
+    def _start(
+        command: Sequence[str], environment: dict[str, str], folder: str | None, inherited: tuple[int, ...]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -46,16 +83,9 @@ class Channel:
             bufsize=0,
             env=environment,
             cwd=folder,
+            pass_fds=inherited,
             start_new_session=True,  # so that its whole group can be killed, and Ctrl-C ends the parent first
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
-        self._max_line = max_line
-        self._unread = bytearray()
-        self._closed = False
-        for stream in (self._input, self._output):
-            os.set_blocking(stream.fileno(), False)
 
     def exchange(self, line: bytes, deadline: float) -> bytes:
         """Send one line and return the next.
@@ -125,6 +155,7 @@ class Channel:
         if self._closed:
             return
         self._closed = True
+        self._kill_child()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
@@ -132,3 +163,21 @@ class Channel:
         for stream in (self._input, self._output):
             with contextlib.suppress(OSError):
                 stream.close()
+        self._close_report()
+
+    def _kill_child(self) -> None:
+        """Kill the first process inside and let bubblewrap reap it.
+
+        Killed itself, bubblewrap would leave a zombie to process 1, which in many containers reaps nothing.
+        """
+        if self._report < 0 or self._process.poll() is not None:
+            return
+        os.set_blocking(self._report, False)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
+            os.kill(json.loads(os.read(self._report, 4096))["child-pid"], signal.SIGKILL)
+            self._process.wait(timeout=5.0)
+
+    def _close_report(self) -> None:
+        if self._report >= 0:
+            os.close(self._report)
+            self._report = -1

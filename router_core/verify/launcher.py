@@ -41,7 +41,7 @@ class Launcher:
         """Start `program` (source text) and return its channel, and a folder to delete afterwards if there is one."""
         command, environment = self.command(program, limits, cpu_seconds)
         if self.kind == "bwrap":
-            return Channel(command, environment, None, limits.answer_bytes), None
+            return Channel(command, environment, None, limits.answer_bytes, reports_child=True), None
         folder = tempfile.mkdtemp(prefix="steproute-")
         if self.drops_user:
             os.chmod(folder, 0o777)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -196,6 +197,25 @@ def test_nothing_outlives_a_session(walled):
         if not _running(mark):
             break
     assert _running(mark) == 0
+
+
+ADOPT = """
+import ctypes, os, sys
+from steproute.verify import Sandbox
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become ours instead of process 1's
+for _ in range(3):
+    with Sandbox().session("import os, time\\nif os.fork() == 0: time.sleep(1000)") as session:
+        assert session.loaded.ok
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    sys.exit(0)
+sys.exit(1)
+"""
+
+
+def test_no_zombies_are_left_to_process_1(walled):
+    assert subprocess.run([sys.executable, "-c", ADOPT], timeout=60, check=False).returncode == 0
 
 
 def _running(mark: bytes) -> int:
