@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -180,6 +182,7 @@ def _settings(options: Options, policies: Sequence[str], pool: Sequence[Model], 
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
     return {
         **plain,
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "policies": list(policies),
         "models": [
             {

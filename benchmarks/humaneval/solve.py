@@ -47,6 +47,8 @@ class Solving:
     attempts: list[Attempt] = field(default_factory=list)
     stop_regret: float | None = None
     """V* − Q* of ending where the team ended; None without a recording."""
+    stop: Decision | None = None
+    """The decision to end, where the policy made it."""
 
     def __post_init__(self) -> None:
         self._recorded = bool(self.node.edges)
@@ -85,7 +87,9 @@ class Solving:
         """A policy with a view on stopping decides; otherwise a visible pass ends the task, as most teams have it."""
         if not getattr(self.router.policy, "stops", False):
             return report.ok
-        return self.router.decide(self.ledger, role="fixer", prompt_tokens=self.prompt_tokens(), can_stop=True).stop
+        decision = self.router.decide(self.ledger, role="fixer", prompt_tokens=self.prompt_tokens(), can_stop=True)
+        self.stop = decision if decision.stop else None
+        return decision.stop
 
     def prompt_tokens(self) -> int:
         """Tokens of the next prompt at 4 characters a token, as every plugin counts them before a call."""
@@ -126,7 +130,27 @@ class Solving:
                     "regret": attempt.regret,
                 }
             )
-        return steps, self._task_row(policy, steps)
+        task = self._task_row(policy, steps)
+        if self.stop is not None:
+            steps.append(self._stop_row(policy, self.stop))
+        return steps, task
+
+    def _stop_row(self, policy: str, stop: Decision) -> dict[str, Any]:
+        """A line for the decision to end the task, so that a report can say why it ended."""
+        return {
+            "policy": policy,
+            "task": self.problem.id,
+            "step": stop.step,
+            "attempt": stop.attempt,
+            "role": stop.role,
+            "model": None,
+            "decision": stop.as_dict(),
+            "outcome": None,
+            "visible": None,
+            "hidden": self.node.hidden,
+            "q": self.q(),
+            "regret": self.stop_regret,
+        }
 
     def _task_row(self, policy: str, steps: list[dict[str, Any]]) -> dict[str, Any]:
         regrets = [row["regret"] for row in steps if row["regret"] is not None]

@@ -45,7 +45,8 @@ def test_the_oracle_is_a_bound_and_has_no_regret(result) -> None:
     # what the oracle gets is what backward induction promised before its first call
     for step in lines(result.path / "steps.jsonl"):
         if step["policy"] == "oracle":
-            assert step["q"][step["model"]] == max(step["q"].values())
+            chosen = "stop" if step["decision"]["stop"] else step["model"]
+            assert step["q"][chosen] == max(step["q"].values())
 
 
 def test_fixed_policies_call_one_model(result) -> None:
