@@ -83,7 +83,14 @@ def run_plain(solving: Solving, backend: Backend, models: Mapping[str, str]) -> 
         role = "fixer"
 
 
-FRAMEWORKS: Mapping[str, Run] = {"ag2": run_ag2, "plain": run_plain}
+def run_langgraph(solving: Solving, backend: Backend, models: Mapping[str, str]) -> None:
+    """A LangGraph graph of coder, tester and fixer; a `RoutedChatModel` is what routes it."""
+    from steproute.benchmarks.humaneval.langgraph_chat import run_langgraph
+
+    run_langgraph(solving, backend, models)
+
+
+FRAMEWORKS: Mapping[str, Run] = {"ag2": run_ag2, "langgraph": run_langgraph, "plain": run_plain}
 
 
 def framework(name: str) -> Run:

@@ -23,7 +23,7 @@ from pydantic import Field, PrivateAttr
 from steproute.plugins.langgraph import loops
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
-from steproute.plugins.langgraph.prompt import read_prompt
+from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
 from steproute.plugins.langgraph.structured import RoutedStructuredOutput
 from steproute.plugins.langgraph.tools import BoundModels, QueuedTools
 from steproute.router import Router
@@ -66,6 +66,7 @@ class RoutedChatModel(BaseChatModel):
         domain: str = "generic",
         fallbacks: bool = True,
         durable: bool = True,
+        count_tokens: CountTokens | None = None,
         **more: Any,
     ):
         """Route between chat models.
@@ -80,12 +81,13 @@ class RoutedChatModel(BaseChatModel):
             domain: progress view of tasks that begin here.
             fallbacks: False = the first failure is raised.
             durable: save what calls cost beside the graph's checkpoint at once.
+            count_tokens: counts the tokens of messages before a call; None = 4 characters a token.
             **more: fields of `BaseChatModel`.
 
         Raises:
             ConfigError: no models, or a name the pool does not have.
         """
-        desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable))
+        desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable, count_tokens))
         fields: dict[str, Any] = {"router": router, "models": dict(models), "role": role, "domain": domain}
         super().__init__(**{**fields, "fallbacks": fallbacks, "durable": durable, **more})
         self._desk = desk
@@ -250,9 +252,9 @@ class RoutedChatModel(BaseChatModel):
         """
         full = ensure_config(config)
         limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
-        prompt = read_prompt(
-            self._convert_input(input).to_messages(), tools=tools, structured=structured, room=limit or 0
-        )
+        messages = self._convert_input(input).to_messages()
+        count = self._desk.settings.count_tokens
+        prompt = read_prompt(messages, tools=tools, structured=structured, room=limit or 0, count=count)
         call = Call.prepare(self._desk, full, prompt, limit)
         return call, loops.Target(make, full, kwargs, parsed)
 

@@ -16,7 +16,7 @@ from steproute.errors import ConfigError, unknown_name
 from steproute.ledger import Ledger, Step, Subtask, Task, ToolCall
 from steproute.plugins.langgraph import persist
 from steproute.plugins.langgraph.journal import Journal, journals_of, within
-from steproute.plugins.langgraph.prompt import Prompt, shown
+from steproute.plugins.langgraph.prompt import CountTokens, Prompt, shown
 from steproute.plugins.langgraph.reasoning import author
 from steproute.plugins.langgraph.records import KEY, Record
 from steproute.plugins.langgraph.site import Site
@@ -43,6 +43,7 @@ class Settings:
     domain: str = "generic"
     fallbacks: bool = True
     durable: bool = True
+    count_tokens: CountTokens | None = None
 
 
 class Desk:

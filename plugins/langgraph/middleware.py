@@ -24,7 +24,7 @@ from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.heard import Ears, HeardCall, listening
-from steproute.plugins.langgraph.prompt import read_prompt
+from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, merge_records
 from steproute.plugins.langgraph.schema import subtasks_in
 from steproute.plugins.langgraph.usage import describe, known_names, reported_model
@@ -60,6 +60,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         domain: str = "generic",
         fallbacks: bool = True,
         durable: bool = True,
+        count_tokens: CountTokens | None = None,
     ):
         """Route between chat models.
 
@@ -73,13 +74,14 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
             domain: progress view of tasks that begin here.
             fallbacks: False = the first failure is raised, for other middleware to deal with.
             durable: save what calls cost beside the graph's checkpoint at once.
+            count_tokens: counts the tokens of messages before a call; None = 4 characters a token.
 
         Raises:
             ConfigError: no models, or a name the pool does not have.
         """
         super().__init__()
         clients = {name: init_chat_model(item) if isinstance(item, str) else item for name, item in models.items()}
-        self.desk = Desk(router, clients, Settings(role, task, domain, fallbacks, durable))
+        self.desk = Desk(router, clients, Settings(role, task, domain, fallbacks, durable, count_tokens))
         self.own = own
 
     def wrap_model_call(self, request: ModelRequest, handler: Handler) -> Any:
@@ -145,9 +147,11 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         structured = _is_provider_strategy(request.response_format)
         if request.response_format is not None and not structured:
             tools.append(request.response_format)  # LangChain asks for the answer by a tool call
-        limit = request.model_settings.get("max_tokens")
-        prompt = read_prompt(messages, tools=tools, structured=structured, room=limit if isinstance(limit, int) else 0)
-        call = Call.prepare(self.desk, ensure_config(None), prompt, limit if isinstance(limit, int) else None)
+        told = request.model_settings.get("max_tokens")
+        limit = told if isinstance(told, int) else None
+        count = self.desk.settings.count_tokens
+        prompt = read_prompt(messages, tools=tools, structured=structured, room=limit or 0, count=count)
+        call = Call.prepare(self.desk, ensure_config(None), prompt, limit)
         own = self.own
         if call.site.in_graph:
             execution = call.journal.execution(call.site)

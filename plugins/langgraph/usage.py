@@ -13,6 +13,8 @@ from steproute.redact import redact
 
 SECONDS = "steproute_seconds"
 """Key of `response_metadata` under which a chat model may say how long its server took."""
+ESTIMATED = "steproute_estimated"
+"""Key under which it may say that its token counts are not the provider's."""
 _NAME_KEYS = ("model_name", "model", "model_id")
 
 
@@ -38,6 +40,7 @@ def outcome_of(message: BaseMessage, prompt: Prompt | None, seconds: float) -> O
         return outcome
     outcome.prompt_tokens = _count(usage.get("input_tokens"))
     outcome.completion_tokens = _count(usage.get("output_tokens"))
+    outcome.tokens_estimated = bool(meta.get(ESTIMATED))
     details = usage.get("input_token_details")
     cached = _count(details.get("cache_read")) if isinstance(details, Mapping) else 0
     outcome.cached_tokens = min(cached, outcome.prompt_tokens)
