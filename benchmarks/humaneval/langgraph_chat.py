@@ -51,7 +51,7 @@ def run_langgraph(solving: Solving, backend: Backend, models: Mapping[str, str])
             for name, deployment in models.items()
         },
         task=solving.ledger,
-        count_tokens=lambda messages: sum(len(str(message.content)) for message in messages) // 3,
+        count_tokens=lambda messages: solving.prompt_tokens(),
     )
 
     def ask(system: str, *texts: str) -> State:
