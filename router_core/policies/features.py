@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import zlib
 from functools import lru_cache
 
 import numpy as np
@@ -18,12 +18,15 @@ PLAIN = 6 + len(Regime)
 def describe(context: StepContext, buckets: int) -> Floats:
     """Bias, g, r, d, e, steps so far (log), one-hot regime, and the names of the context group hashed into buckets.
 
+    Each name goes into two buckets with signs of its own: two names then share all of their entries in about one of
+    buckets² cases only, where a single bucket would mix up some of ten names in 32 buckets four times out of five.
+
     Args:
         context: the step.
-        buckets: entries that the names of dimension, source and role share.
+        buckets: entries that the names of dimension, source and role share, at least 2.
 
     Returns:
-        Shape (10 + buckets,); every entry within [−1, 1].
+        Shape (10 + buckets,).
     """
     p = context.progress
     x = np.zeros(PLAIN + buckets)
@@ -31,10 +34,15 @@ def describe(context: StepContext, buckets: int) -> Floats:
     x[6 + int(p.regime)] = 1.0
     for level, name in enumerate(context.group):
         if name:
-            x[PLAIN + _bucket(f"{level}:{name}", buckets)] = 1.0
+            for place, sign in _places(f"{level}:{name}", buckets):
+                x[PLAIN + place] += sign
     return x
 
 
 @lru_cache(maxsize=4096)
-def _bucket(name: str, buckets: int) -> int:
-    return zlib.crc32(name.encode("utf-8", "surrogatepass")) % buckets
+def _places(name: str, buckets: int) -> tuple[tuple[int, float], tuple[int, float]]:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10).digest()
+    first = int.from_bytes(digest[:4], "big") % buckets
+    second = (first + 1 + int.from_bytes(digest[4:8], "big") % (buckets - 1)) % buckets
+    weight = math.sqrt(0.5)
+    return (first, weight if digest[8] & 1 else -weight), (second, weight if digest[9] & 1 else -weight)

@@ -43,7 +43,7 @@ class LinUCB:
         """Width of the upper confidence bound."""
         ridge: float = Field(default=1.0, gt=0)
         """λ: A starts as λ·I."""
-        buckets: int = Field(default=32, ge=1, le=1024)
+        buckets: int = Field(default=32, ge=2, le=1024)
         """Entries that the hashed names of dimension, source and role share."""
 
     def __init__(self, config: Config | None = None):
