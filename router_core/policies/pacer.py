@@ -1,0 +1,263 @@
+"""PACER, the default: expected gain per model and context group, corrected within the task, minus the price of the call.
+
+    score(m) = V·(1 − g)·(ŷ + bonus) − Σ_k w_k·c_k
+    w_k = value_k + [limit] exp((c_k + S_k)/L_k)/L_k + [target] Q_k/T_k²
+
+ŷ comes from the capability model (`steproute.predict.capability`) and the within-task posterior (`steproute.posterior`),
+the bonus is that of the Gittins index: what trying a model is worth for the decisions to come. Where a verifier says pass
+or fail, it calls again as long as that is worth its price (`steproute.policies.verified`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from steproute.budget import MAX_EXPONENT
+from steproute.errors import ConfigError
+from steproute.ledger import Ledger
+from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
+from steproute.policies.index import gittins_bonuses
+from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
+from steproute.posterior import PosteriorConfig, TaskPosterior
+from steproute.predict.capability import CapabilityConfig, CapabilityModel, Estimate
+
+STATE_VERSION = 1
+KEPT_TASKS = 1000
+MEMO = "pacer"
+TIE = 1e-6
+"""Equal scores are drawn from: untried models would else be tried in the same order in every group."""
+
+
+class Pacer:
+    """Policy and gain estimator in one: `Router` asks it for ŷ unless another estimator is given."""
+
+    name = "pacer"
+    stops = True
+    """It may end a task, where the host allows it."""
+
+    class Config(PolicyConfig):
+        """Settings of `pacer`."""
+
+        V: float = Field(default=1.0, gt=0)
+        """Worth of full progress; prices are in the same unit."""
+        horizon: float = Field(default=300.0, ge=0)
+        """Decisions to come in a context group, as far as one looks ahead; 0 = never explore."""
+        prior: dict[str, dict[str, float]] = Field(default_factory=dict)
+        """Published means: dimension → model → expected relative gain in [−1, 1]."""
+        prior_file: Path | None = None
+        """The same as a JSON file: `{"scores": {model: {dimension: mean}}}`."""
+        verify: bool = True
+        """Whether to call again where a verifier rejects an answer and the host lets tasks go on."""
+        capability: CapabilityConfig = CapabilityConfig()
+        posterior: PosteriorConfig = PosteriorConfig()
+        verified: VerifiedConfig = VerifiedConfig()
+
+    def __init__(self, config: Config | None = None):
+        self.config = config or self.Config()
+        self.capability = CapabilityModel(self.config.capability)
+        self.verified = VerifiedCalls(self.config.verified)
+        self.estimator = self
+        self._tasks: OrderedDict[str, TaskPosterior] = OrderedDict()
+        self._running: OrderedDict[str, Beliefs] = OrderedDict()
+        self._strengths: dict[str, float] = {}
+        for dimension, means in {**_read_prior(self.config.prior_file), **self.config.prior}.items():
+            self.set_prior((dimension,), means)
+
+    def set_prior(self, group: Sequence[str], means: Mapping[str, float], strength: float | None = None) -> None:
+        """Published means of a group; see `CapabilityModel.set_prior`."""
+        self.capability.set_prior(group, means, strength)
+
+    # --- predicting ------------------------------------------------------------------------------------------
+
+    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
+        """ŷ = (1 − g)·E[z] of every candidate in this task, and its standard deviation; shape (n,) each."""
+        found = self._estimate(context)
+        remaining = 1.0 - context.progress.g
+        return remaining * found.mean, remaining * np.sqrt(found.variance)
+
+    def _estimate(self, context: StepContext) -> Estimate:
+        names = context.names
+        for candidate in context.candidates:
+            if self._strengths.get(candidate.name) is None:
+                self._strengths[candidate.name] = candidate.model.prior
+                self.capability.add(candidate.name, candidate.model.prior)
+        found = self.capability.estimate(context.group, names)
+        context.memo[MEMO] = found
+        posterior = self._tasks.get(context.task.id)
+        if posterior is None:
+            return found
+        shifts, variances = posterior.shifts(names)
+        return Estimate(found.mean + shifts, found.variance + np.array(variances), found.noise)
+
+    # --- scoring ---------------------------------------------------------------------------------------------
+
+    def score(self, context: StepContext) -> Scores:
+        """V·(1 − g)·(ŷ + bonus) minus the price; after a verdict, reservation values and the value of stopping."""
+        remaining = 1.0 - context.progress.g
+        foreign = MEMO not in context.memo and any(candidate.gain_sd > 0 for candidate in context.candidates)
+        prices = price(context)
+        if foreign:
+            gains = context.gains
+            variance = np.array([candidate.gain_sd**2 for candidate in context.candidates])
+            noise = self.config.capability.noise
+        else:
+            found = self._estimate(context)
+            gains, variance, noise = remaining * found.mean, found.variance, found.noise
+            if self.config.verify and self.verified.applies(context.group[0] if context.group else ""):
+                return self._score_verified(context, found, prices)
+        bonus = np.sqrt(variance) * gittins_bonuses(variance / noise * self.config.horizon) * remaining
+        if not self.config.horizon:
+            bonus = np.zeros_like(gains)
+        worth = self.config.V * remaining
+        values = worth * (gains + bonus) - prices + TIE * context.rng.random(len(gains))
+        terms = [
+            {"V(1-g)y": gain, "exploration": more, "-price": -cost}
+            for gain, more, cost in zip(
+                (worth * gains).tolist(), (worth * bonus).tolist(), prices.tolist(), strict=True
+            )
+        ]
+        stop = None
+        if context.step:
+            stop = float("inf") if self.verified.verdicts(context.ledger) else 0.0
+        return Scores(values, terms, reason="highest expected gain, exploration included, minus price", stop=stop)
+
+    def _score_verified(self, context: StepContext, found: Estimate, prices: Floats) -> Scores:
+        names = context.names
+        verdicts = self.verified.verdicts(context.ledger)
+        beliefs = self._running.get(context.task.id)
+        if beliefs is None or not verdicts:
+            beliefs = Beliefs(context.group, self.verified.rates(context.group[0]))
+            self._running[context.task.id] = beliefs
+            while len(self._running) > KEPT_TASKS:
+                self._running.popitem(last=False)
+            verdicts = []
+        for name, mean in zip(names, np.clip(found.mean, 0.005, 0.995).tolist(), strict=True):
+            beliefs.base.setdefault(name, mean)
+        context.memo["verified"] = beliefs
+        chances = self.verified.chances(beliefs, names, verdicts)
+        bonus = np.sqrt(found.variance) * gittins_bonuses(found.variance / found.noise * max(self.config.horizon, 1e-9))
+        hopeful = np.clip(chances + self.config.verified.curiosity * bonus, 0.003, 0.997)
+        values = self.config.V * reservation(hopeful, prices / self.config.V, beliefs.rates)
+        held = [self.verified.answer_right(beliefs, i, *verdict) for i, verdict in enumerate(verdicts)]
+        stop = self.config.V * max(held) if held else None
+        terms = [
+            {"P(right)": chance, "exploration": hope - chance, "price": cost}
+            for chance, hope, cost in zip(chances.tolist(), hopeful.tolist(), prices.tolist(), strict=True)
+        ]
+        reason = f"reservation value after {len(verdicts)} verified call(s)"
+        return Scores(values, terms, reason=reason, stop=stop)
+
+    def answer(self, ledger: Ledger) -> int:
+        """Which of a task's verified calls to deliver: the one most probably right, the first of equals."""
+        beliefs = self._running.get(ledger.task.id)
+        verdicts = self.verified.verdicts(ledger)
+        if beliefs is None or not verdicts:
+            return max(len(ledger.steps) - 1, 0)
+        held = [self.verified.answer_right(beliefs, i, *verdict) for i, verdict in enumerate(verdicts)]
+        return int(np.argmax(held))
+
+    # --- learning --------------------------------------------------------------------------------------------
+
+    def learn(self, feedback: Feedback) -> None:
+        """Take in one gain: the task's posterior first, then the capability model with the task's difficulty taken out."""
+        context = feedback.context
+        remaining = 1.0 - context.progress.g
+        if remaining <= 1e-9:
+            return
+        model = context.candidates[feedback.index].name
+        z = min(max(feedback.gain / remaining, -1.0), 1.0)
+        verdicts = self.verified.verdicts(context.ledger)
+        number = len(context.tried)
+        beliefs: Beliefs | None = context.memo.get("verified")
+        if verdicts or beliefs is not None:
+            mine = verdicts[number][1] if number < len(verdicts) and verdicts[number][0] == model else None
+            z = self.verified.learn(beliefs, context.group, model, z, verdicts[:number], mine)
+            self.capability.observe(context.group, model, z, feedback.reliability)
+            return
+        self.verified.learn(None, context.group, model, z, (), None)
+        posterior = self._tasks.get(context.task.id)
+        found: Estimate | None = context.memo.get(MEMO)
+        expected = 0.0 if posterior is None else -posterior.difficulty[0]
+        if found is not None:
+            if posterior is None:
+                posterior = self._tasks[context.task.id] = TaskPosterior(self.config.posterior)
+                while len(self._tasks) > KEPT_TASKS:
+                    self._tasks.popitem(last=False)
+            posterior.update(model, z - float(found.mean[feedback.index]), feedback.reliability, found.noise**0.5)
+        self.capability.observe(context.group, model, min(max(z - expected, -1.0), 1.0), feedback.reliability)
+
+    def finish(self, ledger: Ledger, steps: Sequence[object], reward: float | None) -> None:
+        """Drop what was kept about a task."""
+        self._tasks.pop(ledger.task.id, None)
+        self._running.pop(ledger.task.id, None)
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What was learnt across tasks and the posteriors of running ones, as plain JSON values."""
+        return {
+            "version": STATE_VERSION,
+            "capability": self.capability.state(),
+            "verified": self.verified.state(),
+            "tasks": {task: posterior.state() for task, posterior in self._tasks.items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: the state is of another version or malformed.
+        """
+        if state.get("version") != STATE_VERSION:
+            raise ConfigError(f"pacer state: version: seen {state.get('version')!r}; allowed: {STATE_VERSION}")
+        try:
+            tasks = {
+                str(task): TaskPosterior.from_state(kept, self.config.posterior)
+                for task, kept in state["tasks"].items()
+            }
+            verified = VerifiedCalls(self.config.verified)
+            verified.load(state["verified"])
+            capability = CapabilityModel(self.config.capability)
+            capability.load(state["capability"])
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ConfigError(f"pacer state: {type(error).__name__}: {error}") from None
+        self.capability, self.verified, self._tasks = capability, verified, OrderedDict(tasks)
+        self._strengths = {}
+
+
+def price(context: StepContext) -> Floats:
+    """Σ_k w_k·c_k of every candidate over the resources that are valued, limited or targeted; shape (n,) (DESIGN §8)."""
+    budget = context.budget
+    total = np.zeros(len(context.candidates))
+    for name, limit in budget.limits.items():
+        costs = context.costs(name)
+        weight: Floats | float = limit.value
+        if limit.limit is not None:
+            used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
+            weight = weight + np.exp(np.minimum((costs + used) / limit.limit, MAX_EXPONENT)) / limit.limit
+        if limit.target is not None:
+            weight = weight + budget.queues.get(name, 0.0) / limit.target**2
+        total += weight * costs
+    return total
+
+
+def _read_prior(file: Path | None) -> dict[str, dict[str, float]]:
+    if file is None:
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    try:
+        for model, means in json.loads(file.read_text(encoding="utf-8"))["scores"].items():
+            for dimension, mean in means.items():
+                found.setdefault(str(dimension), {})[str(model)] = float(mean)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f'pacer: prior_file: {file}: needed: {{"scores": {{model: {{dimension: mean}}}}}} ({error})'
+        ) from None
+    return found

@@ -1,0 +1,359 @@
+"""Capability of models per context group: a hierarchical Bayesian model of the relative gain, in closed form.
+
+The relative gain z of model m in node c of the group tree (all → dimension → source → role) is modelled as
+
+    z = v[c, m] + ε,   Var ε = σ²[c] / reliability
+    v[c, m] = v[parent, m] + level[c] + θ[c, m],   level ~ N(0, λ²),   θ ~ N(0, σ²[c] / k)
+
+The level is shared by all models: a hard group lowers every model and does not make its usual model look weak. What
+remains per model is shrunk towards the parent with k pseudo-observations. Given the levels (set to their posterior mean,
+which for one level is exact generalised least squares) the tree falls apart into one scalar Gaussian tree per model,
+solved by messages: a node tells its parent the precision and the precision-weighted mean of what it has seen; a parent
+answers with everything except what that node said. One observation touches the nodes of its own path only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from steproute.errors import ConfigError
+from steproute.policies.base import Feedback, Floats, StepContext
+from steproute.settings import Settings
+
+STATE_VERSION = 1
+Group = tuple[str, ...]
+
+
+class CapabilityConfig(Settings):
+    """Settings of the capability model."""
+
+    strength: float = Field(default=4.0, gt=0)
+    """k: how many observations the parent's opinion of one model is worth in a child group."""
+    root_sd: float = Field(default=0.03, gt=0)
+    """Spread of models over all groups, around their stated prior, in units of relative gain."""
+    level_sd: float = Field(default=0.3, gt=0)
+    """λ: spread of a group's level around its parent's."""
+    prior_level_sd: float = Field(default=0.1, gt=0)
+    """The same around a published level (`set_prior`)."""
+    prior_strength: float = Field(default=40.0, gt=0)
+    """How many observations a published mean (`set_prior`) is worth."""
+    noise: float = Field(default=0.15, gt=0)
+    """Variance of one relative gain before anything was seen."""
+    noise_strength: float = Field(default=4.0, gt=0)
+    """How many observations a parent's noise is worth in a child group."""
+
+
+@dataclass(slots=True)
+class Estimate:
+    """What is believed about some models in one group; arrays of shape (n,)."""
+
+    mean: Floats
+    """Expected relative gain."""
+    variance: Floats
+    """Variance of that expectation, the group's level taken as known."""
+    noise: float
+    """Variance σ² of one fully reliable observation."""
+
+
+class _Node:
+    """Sufficient statistics of one group; every array has one entry per column (model)."""
+
+    __slots__ = ("freedom", "heard", "heard_mean", "level", "prior", "said", "said_mean", "seen", "spread", "total")
+
+    def __init__(self, n: int):
+        self.seen, self.total = np.zeros(n), np.zeros(n)
+        """Own observations: Σ w and Σ w·z."""
+        self.heard, self.heard_mean = np.zeros(n), np.zeros(n)
+        """From the children: Σ precision and Σ precision·mean."""
+        self.said, self.said_mean = np.zeros(n), np.zeros(n)
+        """Last message to the parent."""
+        self.level = 0.0
+        self.spread = self.freedom = 0.0
+        """Sum of squares within models over the whole subtree, and its degrees of freedom."""
+        self.prior: tuple[Floats, float] | None = None
+        """Published means (NaN where there is none) and how many observations they are worth."""
+
+    def grow(self, n: int) -> None:
+        for name in ("seen", "total", "heard", "heard_mean", "said", "said_mean"):
+            setattr(self, name, np.pad(getattr(self, name), (0, n)))
+        if self.prior is not None:
+            self.prior = (np.pad(self.prior[0], (0, n), constant_values=np.nan), self.prior[1])
+
+    def clear(self, column: int) -> None:
+        for name in ("seen", "total", "heard", "heard_mean", "said", "said_mean"):
+            getattr(self, name)[column] = 0.0
+        if self.prior is not None:
+            self.prior[0][column] = np.nan
+
+
+class CapabilityModel:
+    """Expected relative gain of every model in every group, learnt online. A `GainEstimator`."""
+
+    def __init__(self, config: CapabilityConfig | None = None):
+        self.config = config or CapabilityConfig()
+        self._columns: dict[str, int] = {}
+        self._free: list[int] = []
+        self._base = np.zeros(0)
+        self._nodes: dict[Group, _Node] = {(): _Node(0)}
+        self._cache: dict[tuple[str, ...], Any] = {}
+
+    # --- models ----------------------------------------------------------------------------------------------
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models something is known about."""
+        return list(self._columns)
+
+    def add(self, model: str, prior: float = 0.5) -> None:
+        """Make room for a model. Adding one that is there changes nothing.
+
+        Args:
+            model: its name.
+            prior: expected relative gain before anything was seen, in [0, 1].
+        """
+        if model in self._columns:
+            return
+        self._cache.clear()
+        if self._free:
+            column = self._free.pop()
+            self._base[column] = prior
+        else:
+            column = len(self._base)
+            self._base = np.append(self._base, prior)
+            for node in self._nodes.values():
+                node.grow(1)
+        self._columns[model] = column
+
+    def forget(self, model: str) -> None:
+        """Drop a model and what was learnt about it; a later model of that name starts afresh."""
+        column = self._columns.pop(model, None)
+        if column is None:
+            return
+        self._cache.clear()
+        self._free.append(column)
+        for node in self._nodes.values():
+            node.clear(column)
+
+    def set_prior(self, group: Sequence[str], means: Mapping[str, float], strength: float | None = None) -> None:
+        """State what is published about a group: it replaces the parent's opinion there.
+
+        Args:
+            group: path from coarse to fine, e.g. `("code_generation",)`.
+            means: expected relative gain per model, in [−1, 1]; models left out keep the parent's opinion.
+            strength: how many observations a mean is worth; None = the config's.
+
+        Raises:
+            ConfigError: a mean or the strength is out of range.
+        """
+        strength = self.config.prior_strength if strength is None else strength
+        if not 0 < strength < float("inf"):
+            raise ConfigError(f"prior strength: seen {strength!r}; allowed: a number above 0")
+        for model, mean in means.items():
+            if not -1 <= mean <= 1:
+                raise ConfigError(f"prior of {model!r} in {'/'.join(group)!r}: seen {mean!r}; allowed: -1 to 1")
+            self.add(model)
+        node = self._reach(_trim(group))[-1]
+        values = np.full(len(self._base), np.nan)
+        for model, mean in means.items():
+            values[self._columns[model]] = mean
+        node.prior = (values, float(strength))
+
+    # --- believing and learning ------------------------------------------------------------------------------
+
+    def estimate(self, group: Sequence[str], models: Sequence[str]) -> Estimate:
+        """Belief about models in a group.
+
+        Args:
+            group: path from coarse to fine; empty strings at the end count as unknown.
+            models: names, all of them added before.
+
+        Returns:
+            Arrays in the order of `models`.
+        """
+        mean, variance, noise = self._descend(_trim(group))
+        pick = self._pick(tuple(models))
+        return Estimate(mean[pick], variance[pick], noise)
+
+    def observe(self, group: Sequence[str], model: str, gain: float, weight: float = 1.0) -> None:
+        """Take in one relative gain.
+
+        Args:
+            group: path from coarse to fine.
+            model: which model made it.
+            gain: relative gain z, in [−1, 1].
+            weight: reliability of the observation, in (0, 1].
+        """
+        self.add(model)
+        column = self._columns[model]
+        path = self._reach(_trim(group))
+        leaf = path[-1]
+        before = leaf.seen[column]
+        if before > 0:
+            off = gain - leaf.total[column] / before
+            for node in path:
+                node.spread += before * weight / (before + weight) * off * off
+                node.freedom += weight
+        leaf.seen[column] += weight
+        leaf.total[column] += weight * gain
+        self._ascend(path)
+
+    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
+        """ŷ = (1 − g)·E[z] and its standard deviation; see `GainEstimator.predict`."""
+        for candidate in context.candidates:
+            if candidate.name not in self._columns:
+                self.add(candidate.name, candidate.model.prior)
+        found = self.estimate(context.group, context.names)
+        remaining = 1.0 - context.progress.g
+        return remaining * found.mean, remaining * np.sqrt(found.variance)
+
+    def learn(self, feedback: Feedback) -> None:
+        """Take in one observed gain; see `GainEstimator.learn`."""
+        context = feedback.context
+        remaining = 1.0 - context.progress.g
+        if remaining <= 1e-9:
+            return
+        z = min(max(feedback.gain / remaining, -1.0), 1.0)
+        self.observe(context.group, context.candidates[feedback.index].name, z, feedback.reliability)
+
+    # --- messages --------------------------------------------------------------------------------------------
+
+    def _pick(self, models: tuple[str, ...]) -> Any:
+        pick = self._cache.get(models)
+        if pick is None:
+            columns = [self._columns[name] for name in models]
+            whole = columns == list(range(len(self._base)))
+            pick = self._cache[models] = slice(None) if whole else np.array(columns, dtype=np.intp)
+        return pick
+
+    def _reach(self, group: Group) -> list[_Node]:
+        nodes, n = self._nodes, len(self._base)
+        path = []
+        for depth in range(len(group) + 1):
+            key = group[:depth]
+            node = nodes.get(key)
+            if node is None:
+                node = nodes[key] = _Node(n)
+            path.append(node)
+        return path
+
+    def _noise(self, node: _Node, parent: float) -> float:
+        nu = self.config.noise_strength
+        return float((nu * parent + node.spread) / (nu + node.freedom))
+
+    def _descend(self, group: Group) -> tuple[Floats, Floats, float]:
+        """From the root to the group: prior of each node from its parent, with that node's own message taken out."""
+        config = self.config
+        mean, noise = self._base, config.noise
+        variance: Floats | float = config.root_sd**2
+        node: _Node | None = self._nodes[()]
+        for depth in range(len(group) + 1):
+            if node is None:  # nothing seen below: the parent's opinion, wider at each step
+                variance = variance + noise / config.strength
+                continue
+            noise = self._noise(node, noise)
+            if depth:
+                variance = variance + noise / config.strength
+            level_precision = config.level_sd**-2
+            if node.prior is not None:
+                level_precision = config.prior_level_sd**-2
+                known = ~np.isnan(node.prior[0])
+                mean = np.where(known, node.prior[0], mean)
+                variance = np.where(known, noise / node.prior[1], variance)
+            precision = node.seen / noise + node.heard
+            product = node.total / noise + node.heard_mean
+            trust = 1.0 / (1.0 + variance * precision)
+            node.level = float(
+                ((product - precision * mean) * trust).sum() / ((precision * trust).sum() + level_precision)
+            )
+            child = self._nodes.get(group[: depth + 1]) if depth < len(group) else None
+            if child is not None:
+                precision, product = precision - child.said, product - child.said_mean
+                trust = 1.0 / (1.0 + variance * precision)
+            mean = (mean + node.level + variance * product) * trust
+            variance = variance * trust
+            node = child
+        return mean, np.broadcast_to(variance, mean.shape), noise
+
+    def _ascend(self, path: Sequence[_Node]) -> None:
+        """From the leaf to the root: renew the messages."""
+        config = self.config
+        noises, noise = [], config.noise
+        for node in path:
+            noise = self._noise(node, noise)
+            noises.append(noise)
+        for depth in range(len(path) - 1, 0, -1):
+            node, parent, noise = path[depth], path[depth - 1], noises[depth]
+            precision = node.seen / noise + node.heard
+            product = node.total / noise + node.heard_mean - node.level * precision
+            trust = 1.0 / (1.0 + noise / config.strength * precision)
+            if node.prior is not None:
+                trust = np.where(np.isnan(node.prior[0]), trust, 0.0)
+            said, said_mean = precision * trust, product * trust
+            parent.heard = np.maximum(parent.heard + said - node.said, 0.0)
+            parent.heard_mean = parent.heard_mean + said_mean - node.said_mean
+            node.said, node.said_mean = said, said_mean
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything learnt, as plain JSON values."""
+        nodes = []
+        for group, node in self._nodes.items():
+            entry: dict[str, Any] = {"group": list(group), "level": node.level}
+            entry |= {"spread": node.spread, "freedom": node.freedom}
+            for name in ("seen", "total", "said", "said_mean"):
+                entry[name] = [float(getattr(node, name)[column]) for column in self._columns.values()]
+            if node.prior is not None:
+                values = [float(node.prior[0][column]) for column in self._columns.values()]
+                entry["prior"] = [None if value != value else value for value in values]
+                entry["prior_strength"] = node.prior[1]
+            nodes.append(entry)
+        base = [float(self._base[column]) for column in self._columns.values()]
+        return {"version": STATE_VERSION, "models": list(self._columns), "base": base, "nodes": nodes}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: the state is of another version or does not fit together.
+        """
+        if state.get("version") != STATE_VERSION:
+            raise ConfigError(f"capability state: version {state.get('version')!r}; allowed: {STATE_VERSION}")
+        try:
+            models, base = list(state["models"]), np.array(state["base"], dtype=np.float64)
+            nodes: dict[Group, _Node] = {}
+            for entry in sorted(state["nodes"], key=lambda item: len(item["group"])):
+                node = _Node(len(models))
+                node.level, node.spread, node.freedom = entry["level"], entry["spread"], entry["freedom"]
+                for name in ("seen", "total", "said", "said_mean"):
+                    values = np.array(entry[name], dtype=np.float64)
+                    if values.shape != (len(models),):
+                        raise ValueError(f"{name} has {values.size} entries for {len(models)} models")
+                    setattr(node, name, values)
+                if "prior" in entry:
+                    node.prior = (np.array(entry["prior"], dtype=np.float64), float(entry["prior_strength"]))
+                group = tuple(entry["group"])
+                nodes[group] = node
+                if group:
+                    nodes[group[:-1]].heard += node.said
+                    nodes[group[:-1]].heard_mean += node.said_mean
+            if () not in nodes:
+                raise ValueError("the root group is missing")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"capability state: {type(error).__name__}: {error}") from None
+        self._columns = {name: column for column, name in enumerate(models)}
+        self._base, self._nodes = base, nodes
+        self._free, self._cache = [], {}
+
+
+def _trim(group: Sequence[str]) -> Group:
+    """The group without empty names at its end."""
+    path = tuple(group)
+    while path and not path[-1]:
+        path = path[:-1]
+    return path
