@@ -19,6 +19,8 @@ from steproute.progress import Regime
 
 Rank = tuple[float, float]
 
+PASS = 0.999
+"""Score from which on a check counts as passed."""
 WORKABLE = 0.2
 """g at which the regime `invalid` ends under the default weights: a first step below it started nothing."""
 
@@ -31,6 +33,7 @@ class Cascade:
     """
 
     name = "cascade"
+    stops = True
 
     class Config(PolicyConfig):
         """Settings of `cascade`."""
@@ -75,10 +78,9 @@ class Cascade:
             distance = place - rung
             values[i] = -float(distance) if distance >= 0 else -(n - place - 0.5)
             terms[i] = {"rung": float(place)}
-        solved = context.progress.regime is Regime.COMPLETE
-        return Scores(
-            values, terms, reason=self._reason(ladder[rung], last, failed), stop=1.0 if solved or over else None
-        )
+        solved = context.progress.regime is Regime.COMPLETE or _accepted(context)
+        stop = 1.0 if solved or over else float(values.min()) - 1.0
+        return Scores(values, terms, reason=self._reason(ladder[rung], last, failed), stop=stop)
 
     def _rank(self, context: StepContext) -> dict[str, Rank]:
         """Place of every candidate: (cost, −quality); where an order is given, its place there, then the rest by cost."""
@@ -123,10 +125,12 @@ class Cascade:
         step must also lie above the trend."""
         steps, newest = context.ledger.steps, position == len(context.ledger.steps) - 1
         after = context.progress.g if newest else steps[position].g
-        if after is None or after >= 1.0:
+        if (newest and _accepted(context)) or (after is not None and after >= 1.0):
             return False
         if self.config.failing == "unsolved":
             return True
+        if after is None:
+            return False
         if newest and context.progress.d <= 0:
             return True
         before = steps[position - 1].g if position else None
@@ -146,7 +150,7 @@ class Cascade:
         if was is None:  # nothing is known of the model that served: the strongest is the safe guess
             return len(ladder) - 1, False
         above = [i for i, name in enumerate(ladder) if ranks[name] > was]
-        return (above[0] if above else len(ladder) - 1), False
+        return (above[0] if above else len(ladder) - 1), climb and not above
 
     def _reason(self, name: str, last: str | None, failed: int) -> str:
         if last is None:
@@ -154,3 +158,13 @@ class Cascade:
         if failed >= self.config.patience:
             return f"{last} made no progress; {name} is next" if name != last else f"{last} is the top of the cascade"
         return f"{name} goes on" if name == last else f"{name} takes the place of {last}"
+
+
+def _accepted(context: StepContext) -> bool:
+    """Whether something was checked after the last step, everything that was has passed, and no subtask is open."""
+    if not context.ledger.steps:
+        return False
+    last = context.ledger.steps[-1].outcome
+    scores = [item.score for item in last.evidence if item.count > 0]
+    done = all(item.status == "done" for item in context.ledger.subtasks)
+    return last.error is None and bool(scores) and min(scores) >= PASS and done

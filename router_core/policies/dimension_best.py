@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,19 @@ class DimensionBest:
 
     def __init__(self, config: Config | None = None):
         self.config = config or self.Config()
+        self._given = {dimension: dict(means) for dimension, means in self.config.means.items()}
         self._table = RewardTable()
+
+    def set_prior(self, group: Sequence[str], means: Mapping[str, float]) -> None:
+        """State what is published about a dimension, the first name of the group."""
+        if group and means:
+            self._given.setdefault(group[0], {}).update(means)
 
     def score(self, context: StepContext) -> Scores:
         """The mean in the dimension; a model that is still to be tried comes first."""
         group, names = group_of(context, 1), context.names
         dimension = group[0] if group else ""
-        given = self.config.means.get(dimension)
+        given = self._given.get(dimension)
         if given and any(name in given for name in names):
             worst = min(given.values())
             values = np.array([given.get(name, worst - 1.0) for name in names])

@@ -19,6 +19,7 @@ class KNN:
     """
 
     name = "knn"
+    needs_text = True
 
     class Config(PolicyConfig):
         """Settings of `knn`."""

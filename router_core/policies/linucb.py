@@ -39,7 +39,7 @@ class LinUCB:
     class Config(PolicyConfig):
         """Settings of `linucb`."""
 
-        alpha: float = Field(default=0.3, ge=0)
+        alpha: float = Field(default=0.7, ge=0)
         """Width of the upper confidence bound."""
         ridge: float = Field(default=1.0, gt=0)
         """λ: A starts as λ·I."""

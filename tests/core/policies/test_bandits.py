@@ -157,6 +157,14 @@ def test_dimension_best_follows_a_published_table():
     assert steps.decide(Task(id="t", dimension="code"), step="x", exclude=["a"]).model.name in "bc"
 
 
+def test_dimension_best_takes_what_is_published_later_too():
+    policy = make_policy("dimension-best")
+    policy.set_prior(("maths", "", ""), {"a": 0.1, "c": 0.4})  # type: ignore[attr-defined]
+    steps = learner(policy)
+    assert steps.decide(Task(id="t", dimension="maths")).model.name == "c"
+    assert steps.decide(Task(id="u", dimension="other")).reason == "to be tried first"
+
+
 def test_an_educated_guess_looks_at_nothing_but_past_performance():
     good = {"maths": "b", "code": "b"}
     steps = learner("educated-guess")

@@ -3,7 +3,20 @@ from __future__ import annotations
 import pytest
 from doubles import free, priced, router
 
-from steproute import Budget, ConfigError, Decision, Evidence, Ledger, Model, Outcome, Price, Router, Step, Task
+from steproute import (
+    Budget,
+    ConfigError,
+    Decision,
+    Evidence,
+    Ledger,
+    Model,
+    Outcome,
+    Price,
+    Router,
+    Step,
+    Subtask,
+    Task,
+)
 from steproute.policies import make_policy
 
 LADDER = [priced("large", 0.4), priced("small", 0.1), priced("middle", 0.2)]
@@ -129,3 +142,29 @@ def test_a_typo_is_named():
 
 def test_equal_prices_leave_the_order_of_the_pool():
     assert play(router(free("x", "y"), policy="cascade"), [0.0, 0.0]) == ["x", "y"]
+
+
+def test_checks_that_all_passed_end_the_task_even_where_a_view_says_no_more_than_partial():
+    def after(*evidence: Evidence, done: bool = True) -> bool:
+        steps = cascade()
+        task = Task(id="t", domain="code")
+        ledger = Ledger(task=task, subtasks=[Subtask(id="1", status="done" if done else "todo")])
+        first = steps.decide(ledger, prompt_tokens=1000)
+        steps.observe(first, Outcome(), output="x", evidence=evidence)
+        return steps.decide(ledger, step="x", prompt_tokens=1000, can_stop=True).stop
+
+    parses, nothing = Evidence(source="syntax", score=1), Evidence(source="examples", score=0, count=0)
+    assert after(parses, nothing)
+    assert not after(parses, nothing, done=False)
+    assert not after(parses, Evidence(source="examples", score=0.5, count=2))
+    assert not after(nothing)
+
+
+def test_a_host_that_gives_no_model_twice_walks_up_the_ladder_and_ends():
+    steps = cascade()
+    used: list[str] = []
+    for _ in LADDER:
+        decision = steps.decide("t", exclude=used, prompt_tokens=1000)
+        used.append(decision.model.name)
+        steps.observe(decision, Outcome(), output=str(used), evidence=[Evidence(source="judge", score=0)])
+    assert used == ["small", "middle", "large"]
