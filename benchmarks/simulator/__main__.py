@@ -65,7 +65,7 @@ def chosen(only: str) -> list[str]:
 
 def show(found: dict[str, Any]) -> None:
     """Print the tables."""
-    console = Console(width=max(Console().width, 120))
+    console = Console(width=max(Console().width, 140))
     if found["mae"]:
         table = Table("path", "MAE of the gain", title="Predictor")
         for path, value in found["mae"].items():
