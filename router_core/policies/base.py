@@ -59,6 +59,7 @@ class StepContext:
     progress: Progress
     budget: BudgetState
     ledger: Ledger
+    """Alive: it goes on growing after the decision. What `learn` needs of it has to be kept in `memo`."""
     rng: np.random.Generator
     """The router's seeded generator; draw from nothing else."""
     group: tuple[str, ...] = ()
