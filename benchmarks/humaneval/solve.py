@@ -121,7 +121,7 @@ class Solving:
                     "visible": {
                         "passed": attempt.report.passed,
                         "total": attempt.report.total,
-                        "ok": attempt.report.ok and bool(attempt.report.code),
+                        "ok": attempt.report.ok,
                         "error": attempt.report.error,
                     },
                     "hidden": attempt.hidden,

@@ -45,8 +45,8 @@ class VisibleReport:
 
     @property
     def ok(self) -> bool:
-        """No error and no failing example; true as well where the problem shows no example at all."""
-        return not self.error and not self.failures
+        """There is code, no error and no failing example; true as well where the problem shows no example at all."""
+        return bool(self.code) and not self.error and not self.failures
 
 
 def problem_message(prompt: str) -> str:

@@ -48,3 +48,14 @@ def test_a_review_that_breaks_the_code_keeps_the_passing_attempt(problem: Proble
     assert reviewed.final
     assert reviewed.hidden
     assert reviewed.answer == root.edges["weak"].child.answer
+
+
+def test_a_reply_without_code_is_a_failure_and_not_a_pass_to_review(problem: Problem, tester: Tester) -> None:
+    root = build_tree(problem, team_backend("I cannot do that.", GOOD), MODELS, tester)
+    empty = root.edges["weak"].child
+    assert empty.report is not None
+    assert not empty.report.ok
+    # a further attempt counts even where its examples fail, and two are left
+    assert not empty.edges["weak"].child.final
+    assert empty.after(tester.visible(problem, BAD)).answer == tester.visible(problem, BAD).code
+    assert root.q(PRICE) == pytest.approx({"weak": 0.98, "strong": 0.9})
