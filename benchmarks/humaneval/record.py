@@ -60,18 +60,16 @@ def humaneval(
     models: Annotated[
         str, typer.Option(help="`name=FILE.gguf` or `name=package:NAME`, comma-separated; at least two.")
     ],
-    limit: Annotated[int, typer.Option(help="How many problems, in the documented order.")] = 40,
+    limit: Annotated[int, typer.Option(min=1, help="How many problems, in the documented order.")] = 40,
     out: Annotated[Path, typer.Option(help="Folder of the cassettes; what is there is not asked again.")] = CASSETTES,
     problems: Annotated[Path | None, typer.Option(help="Problem file in HumanEval's format.")] = None,
-    threads: Annotated[int, typer.Option(help="CPU threads per model.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads per model.")] = 1,
     base_url: Annotated[
         str | None, typer.Option(help="An OpenAI-compatible server to record instead; then `name=its name there`.")
     ] = None,
 ) -> None:
     """Record the whole tree of attempts of each problem, one cassette a problem. Stop it any time; it resumes."""
-    files = dict(item.split("=", 1) for item in models.split(",") if "=" in item)
-    if len(files) < 2:
-        raise ConfigError(f"models: seen {models!r}; allowed: at least two of `name=FILE.gguf` or `name=package:NAME`")
+    files = _files(models)
     known = load_problems(problems)
     order = recording_order(known) if problems is None else list(known)
     out.mkdir(parents=True, exist_ok=True)
@@ -82,3 +80,14 @@ def humaneval(
             with routed_cassette(out / f"{file_stem(key)}.yaml", mode="new", save_each=True) as cassette:
                 build_tree(known[key], backend, {name: name for name in files}, tester)
             typer.echo(f"{key}: {len(cassette)} calls, {cassette.recorded} new, {time.monotonic() - began:.0f} s")
+
+
+def _files(models: str) -> dict[str, str]:
+    """Model name → where its weights are."""
+    pairs = [item.strip().partition("=") for item in models.split(",")]
+    files = {name: place for name, _, place in pairs if name and place}
+    if len(files) < max(2, len(pairs)):  # an item without a place, or a name given twice, is not to be lost in silence
+        raise ConfigError(
+            f"models: seen {models!r}; allowed: at least two of `name=FILE.gguf` or `name=package:NAME`, each name once"
+        )
+    return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,23 @@ class Options:
     """Tell the router each task's final result, as a user who accepts or rejects it would; else it never learns it."""
     out: Path | None = None
 
+    def check(self) -> None:
+        """Refuse what no run could use.
+
+        Raises:
+            ConfigError: names the option, what was seen and what is allowed.
+        """
+        if not self.policies:
+            raise ConfigError("policy: none given; `steproute policies` lists them")
+        for name, least in (("seed", 0), ("limit", 1)):
+            whole = getattr(self, name)
+            if whole is not None and whole < least:
+                raise ConfigError(f"{name}: seen {whole}; allowed: a whole number of {least} or more")
+        for name in ("price_of_second", "seconds_limit", "power_w"):
+            amount = getattr(self, name)
+            if amount is not None and not (math.isfinite(amount) and amount > 0):
+                raise ConfigError(f"{name}: seen {amount:g}; allowed: a finite number above 0")
+
 
 @dataclass
 class Result:
@@ -79,8 +97,11 @@ class HumanEval:
         Raises:
             ConfigError: a setting is wrong, or there is nothing to run.
         """
+        options.check()
         pool = candidates(options.models, options.power_w)
         policies = expand(options.policies, pool)
+        for policy in policies:
+            self._router(options, policy, pool)  # a wrong name shows before minutes of reading
         team = framework(options.framework)
         problems = load_problems(options.problems)
         deployments = {model.name: model.provider_name for model in pool}
@@ -91,7 +112,7 @@ class HumanEval:
             trees = self._trees(options, order, problems, backend, deployments, tester, progress)
             rows: list[dict[str, Any]] = []
             for number, policy in enumerate(policies):
-                router = self._router(options, policy, pool, trees)
+                router = self._router(options, policy, pool)
                 for position, key in enumerate(order):
                     progress(policy, number * len(order) + position, len(policies) * len(order))
                     root = trees.get(key) or Node(0, None, "")
@@ -154,13 +175,13 @@ class HumanEval:
             trees[key] = build_tree(problems[key], backend, deployments, tester)
         return trees
 
-    def _router(self, options: Options, policy: str, pool: Sequence[Model], trees: Mapping[str, Node]) -> Router:
+    def _router(self, options: Options, policy: str, pool: Sequence[Model]) -> Router:
         def facts(ledger: Any) -> Mapping[str, Any]:
             solving = self._standing.get(ledger.task.id)
             q = None if solving is None else solving.q()
             return {} if q is None else {"q": q}
 
-        if policy == "oracle" and not trees:
+        if policy == "oracle" and options.backend != "cassette":
             raise ConfigError(
                 "policy oracle: needs --backend cassette; live models have no known value of every choice"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -97,12 +98,38 @@ def test_config_says_how_to_repeat_the_run(result) -> None:
         ({"framework": "ag3"}, "did you mean 'ag2'"),
         ({"backend": "casette"}, "did you mean 'cassette'"),
         ({"models": ["smollm2-135m"]}, "needs at least two"),
+        ({"policies": []}, "policy: none given"),
+        ({"limit": -3}, "limit: seen -3; allowed: a whole number of 1 or more"),
+        ({"limit": 0}, "limit: seen 0; allowed: a whole number of 1 or more"),
+        ({"seed": -1}, "seed: seen -1; allowed: a whole number of 0 or more"),
+        ({"price_of_second": 0.0}, "price_of_second: seen 0; allowed: a finite number above 0"),
+        ({"price_of_second": math.nan}, "price_of_second: seen nan"),
+        ({"power_w": -5.0}, "power_w: seen -5; allowed: a finite number above 0"),
     ],
 )
 def test_a_wrong_setting_names_the_right_one(change: dict, message: str, tmp_path: Path) -> None:
     settings = {"policies": ["random"], "framework": "plain", "cassettes": CASSETTES, "limit": 1, **change}
     with pytest.raises(ConfigError, match=message):
         HumanEval().run(Options(**settings, out=tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "problems: cannot read .*own.jsonl: No such file"),
+        ('\n{"task_id":', "own.jsonl line 2: no JSON"),
+        ("[1]", r"own.jsonl line 1: seen \[1\]; allowed: a JSON object with task_id"),
+        ('{"task_id": "Own/0"}', "own.jsonl line 1: field 'prompt' is missing"),
+        ('{"task_id": 7}', "own.jsonl line 1: field 'task_id': seen 7; allowed: text"),
+    ],
+)
+def test_a_problem_file_that_cannot_be_used_says_where(content: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        HumanEval().run(Options(["random"], "plain", problems=path, cassettes=CASSETTES, out=tmp_path / "run"))
 
 
 def test_no_recordings_says_how_to_get_some(tmp_path: Path) -> None:
