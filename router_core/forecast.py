@@ -118,10 +118,10 @@ class CostForecast:
         Args:
             model: the candidate.
             role: role the call is made for.
-            prompt_tokens: tokens of the prompt.
-            max_tokens: the call's own limit; None = the model's `max_output`.
+            prompt_tokens: tokens of the prompt; what is below 0 counts as 0.
+            max_tokens: the call's own limit; None, 0 and −1 (what servers read as "no limit") = the model's `max_output`.
             unknown_price: USD per million tokens assumed for a model whose price is "unknown"; None = no assumption.
-            timeout_s: the host ends the call after so many seconds: the worst case of time.
+            timeout_s: the host ends the call after so many seconds: the worst case of time; None, 0 and below = never.
             cached_tokens: part of the prompt this model is expected to have in its cache; the worst case is that it
                 has not.
 
@@ -132,7 +132,9 @@ class CostForecast:
         rates = self._rates.get(model.name)
         if rates is None or rates.model is not model:
             rates = self._rates[model.name] = _Rates.of(model)
-        most = min(max_tokens or model.max_output, model.max_output)
+        # a negative worst case would be a reservation that gives room back, and a hard limit nothing holds
+        most = min(max_tokens, model.max_output) if max_tokens is not None and max_tokens > 0 else model.max_output
+        prompt_tokens = prompt_tokens if prompt_tokens > 0 else 0
         known = self._completion.get((model.name, role))
         expected = min(known.value if known else self._start, most)
         cost, worst = rates.amounts(prompt_tokens, expected, most, unknown_price)
@@ -143,7 +145,7 @@ class CostForecast:
             for name, mean in seen.items():
                 if name not in cost:
                     cost[name], worst[name] = mean.value, mean.most
-        if timeout_s is not None:
+        if timeout_s is not None and timeout_s > 0:
             worst["seconds"] = timeout_s
             if "seconds" in cost:
                 cost["seconds"] = min(cost["seconds"], timeout_s)

@@ -30,9 +30,16 @@ def test_expected_and_worst_case_by_hand():
     )
 
 
-@pytest.mark.parametrize(("asked", "most"), [(None, 1000), (0, 1000), (400, 400), (9999, 1000)])
+@pytest.mark.parametrize(("asked", "most"), [(None, 1000), (0, 1000), (-1, 1000), (-2, 1000), (400, 400), (9999, 1000)])
 def test_the_worst_case_ends_at_the_lower_of_both_limits(asked, most):
     assert CostForecast().predict(FULL, "coder", 0, asked)[1]["tokens"] == most
+
+
+def test_no_amount_is_ever_below_zero():
+    cost, worst = CostForecast().predict(FULL, "coder", -50, -100_000, timeout_s=-1.0)
+    assert (worst["tokens"], worst["usd"]) == (1000, 0.01)
+    assert worst["seconds"] == pytest.approx(0.5 + 1000 / 50)  # a timeout of −1 is none
+    assert min([*cost.values(), *worst.values()]) > 0
 
 
 def test_the_timeout_is_the_worst_case_of_time():

@@ -225,3 +225,13 @@ def test_joules_come_from_the_meter_or_from_the_profile_and_say_so():
         steps.observe(steps.decide("t"), outcome)
     assert (estimated.energy_j, estimated.energy_source) == (200, "estimate from the model's profile")
     assert steps.spent("t")["energy_j"] == 207
+
+
+def test_minus_one_for_no_limit_gives_a_hard_limit_no_room():
+    # Ollama and llama.cpp read max_tokens = -1 as "no limit": the worst case is the model's own, $0.20 here
+    model = Model("m", price=Price(input=0, output=200), max_output=1000)
+    router = Router([model], Budget(usd=Limit(limit=1.0)))
+    for i in range(5):
+        router.decide("t", step=str(i), max_tokens=-1)
+    with pytest.raises(BudgetExceeded, match="hard limit usd=1 reached: spent 0, reserved by calls in flight 1"):
+        router.decide("t", step="5", max_tokens=-1)
