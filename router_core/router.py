@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("steproute")
 
-DEFAULT_POLICY = "progrouter"
+DEFAULT_POLICY = "pacer"
 
 
 class Router:
