@@ -100,6 +100,7 @@ class ACRouter:
         self.epsilon = self.config.epsilon
         for experience in self.memory:
             self._take(experience)
+            self._decay()
 
     def score(self, context: StepContext) -> Scores:
         """The weighted sum of the votes."""
@@ -146,6 +147,9 @@ class ACRouter:
         if embedding is not None:
             self.memory.add(experience)
         self._take(experience)
+        self._decay()
+
+    def _decay(self) -> None:
         if self.epsilon > 0:
             self.epsilon = max(self.epsilon * self.config.epsilon_decay, self.config.epsilon_min)
 

@@ -142,6 +142,14 @@ def test_epsilon_decays_with_every_step_learnt_from():
     assert seen == [0.5, 0.25, 0.2]
 
 
+def test_a_memory_that_holds_experiences_counts_as_learnt():
+    memory = filled(*[past("sort numbers", "b", 1.0, "algo")] * 3)
+    policy = ACRouter(ACRouter.Config(epsilon=0.5, epsilon_decay=0.5, epsilon_min=0.01), memory=memory)
+    assert policy.epsilon == 0.0625
+    assert policy.classifier.seen == 3
+    assert policy.means.counted("algo", "b") == (3, 1.0)
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigError, match=r"ExactMemory holds vectors of dimension 8.*'hash-256' has dimension 256"):
         ACRouter(memory=ExactMemory(8))
