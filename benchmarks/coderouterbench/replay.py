@@ -128,6 +128,12 @@ class Stream:
     def _probe(self, i: int) -> None:
         """Full information: every model's outcome, unpaid."""
         context = self._context(i, Ledger(task=self._task(i)), ())
+        if hasattr(self.policy, "learn_all"):
+            scores = self.table.scores[i].tolist()
+            self.policy.learn_all(context, dict(zip(self.table.models, scores, strict=True)))
+            for model, usd in enumerate(self.table.usd[i].tolist()):
+                self._forecast.learn(self.table.dimensions[i], model, usd)
+            return
         for index in range(len(self._candidates)):
             self._learn(context, i, index)
 

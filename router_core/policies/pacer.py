@@ -193,6 +193,16 @@ class Pacer:
             posterior.update(model, z - float(found.mean[feedback.index]), feedback.reliability, found.noise**0.5)
         self.capability.observe(context.group, model, min(max(z - expected, -1.0), 1.0), feedback.reliability)
 
+    def learn_all(self, context: StepContext, gains: Mapping[str, float]) -> None:
+        """Take in what several models gained on one and the same step (full-information probing)."""
+        remaining = 1.0 - context.progress.g
+        if remaining <= 1e-9:
+            return
+        relative = {model: min(max(gain / remaining, -1.0), 1.0) for model, gain in gains.items()}
+        for model, z in relative.items():
+            self.verified.learn(None, context.group, model, z, (), None)
+        self.capability.observe_all(context.group, relative)
+
     def finish(self, ledger: Ledger, steps: Sequence[object], reward: float | None) -> None:
         """Drop what was kept about a task."""
         self._tasks.pop(ledger.task.id, None)

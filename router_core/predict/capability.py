@@ -23,9 +23,12 @@ from pydantic import Field
 
 from steproute.errors import ConfigError
 from steproute.policies.base import Feedback, Floats, StepContext
+from steproute.predict.node import Node
 from steproute.settings import Settings
 
 STATE_VERSION = 1
+MOST_WORTH = 5.0
+"""Most that a full-information observation counts for, in single ones."""
 Group = tuple[str, ...]
 
 
@@ -60,37 +63,6 @@ class Estimate:
     """Variance σ² of one fully reliable observation."""
 
 
-class _Node:
-    """Sufficient statistics of one group; every array has one entry per column (model)."""
-
-    __slots__ = ("freedom", "heard", "heard_mean", "level", "prior", "said", "said_mean", "seen", "spread", "total")
-
-    def __init__(self, n: int):
-        self.seen, self.total = np.zeros(n), np.zeros(n)
-        """Own observations: Σ w and Σ w·z."""
-        self.heard, self.heard_mean = np.zeros(n), np.zeros(n)
-        """From the children: Σ precision and Σ precision·mean."""
-        self.said, self.said_mean = np.zeros(n), np.zeros(n)
-        """Last message to the parent."""
-        self.level = 0.0
-        self.spread = self.freedom = 0.0
-        """Sum of squares within models over the whole subtree, and its degrees of freedom."""
-        self.prior: tuple[Floats, float] | None = None
-        """Published means (NaN where there is none) and how many observations they are worth."""
-
-    def grow(self, n: int) -> None:
-        for name in ("seen", "total", "heard", "heard_mean", "said", "said_mean"):
-            setattr(self, name, np.pad(getattr(self, name), (0, n)))
-        if self.prior is not None:
-            self.prior = (np.pad(self.prior[0], (0, n), constant_values=np.nan), self.prior[1])
-
-    def clear(self, column: int) -> None:
-        for name in ("seen", "total", "heard", "heard_mean", "said", "said_mean"):
-            getattr(self, name)[column] = 0.0
-        if self.prior is not None:
-            self.prior[0][column] = np.nan
-
-
 class CapabilityModel:
     """Expected relative gain of every model in every group, learnt online. A `GainEstimator`."""
 
@@ -99,7 +71,7 @@ class CapabilityModel:
         self._columns: dict[str, int] = {}
         self._free: list[int] = []
         self._base = np.zeros(0)
-        self._nodes: dict[Group, _Node] = {(): _Node(0)}
+        self._nodes: dict[Group, Node] = {(): Node(0)}
         self._cache: dict[tuple[str, ...], Any] = {}
 
     # --- models ----------------------------------------------------------------------------------------------
@@ -202,6 +174,49 @@ class CapabilityModel:
         leaf.total[column] += weight * gain
         self._ascend(path)
 
+    def observe_all(self, group: Sequence[str], gains: Mapping[str, float], weight: float = 1.0) -> None:
+        """Take in what several models made of one and the same task (full information).
+
+        What such a task has in common cancels out between its models, so it tells them apart better than as many
+        single observations: by the ratio of the variance with and without each task's own level, learnt as it goes.
+
+        Args:
+            group: path from coarse to fine.
+            gains: relative gain z per model, in [−1, 1].
+            weight: reliability, in (0, 1].
+        """
+        for model in gains:
+            self.add(model)
+        if len(gains) < 2:
+            for model, gain in gains.items():
+                self.observe(group, model, gain, weight)
+            return
+        columns = np.array([self._columns[model] for model in gains], dtype=np.intp)
+        values = np.array(list(gains.values()), dtype=np.float64)
+        path = self._reach(_trim(group))
+        leaf, n = path[-1], len(values)
+        seen = leaf.seen[columns]
+        old = seen > 0
+        off = np.where(old, values - leaf.total[columns] / np.maximum(seen, 1e-300), 0.0)
+        shrink = np.where(old, leaf.rows / (leaf.rows + 1.0) if leaf.rows else 0.5, 0.0)
+        for node in path:
+            node.spread += float((shrink * off * off).sum()) * weight
+            node.freedom += float(old.sum()) * weight
+        noise = self.config.noise
+        for node in path:
+            noise = self._noise(node, noise)
+        if old.all() and leaf.rows:
+            leaf.paired += float((shrink * (off - off.mean()) ** 2).sum()) * n / (n - 1) * weight
+            leaf.paired_freedom += n * weight
+        leaf.rows += 1.0
+        leaf.row_total += float(values.mean())
+        nu = self.config.noise_strength
+        paired = (nu * noise + leaf.paired) / (nu + leaf.paired_freedom)
+        worth = weight * min(max(noise / max(paired, 1e-9), 1.0), MOST_WORTH)
+        leaf.seen[columns] += worth
+        leaf.total[columns] += worth * (values - values.mean() + leaf.row_total / leaf.rows)
+        self._ascend(path)
+
     def predict(self, context: StepContext) -> tuple[Floats, Floats]:
         """ŷ = (1 − g)·E[z] and its standard deviation; see `GainEstimator.predict`."""
         for candidate in context.candidates:
@@ -230,18 +245,18 @@ class CapabilityModel:
             pick = self._cache[models] = slice(None) if whole else np.array(columns, dtype=np.intp)
         return pick
 
-    def _reach(self, group: Group) -> list[_Node]:
+    def _reach(self, group: Group) -> list[Node]:
         nodes, n = self._nodes, len(self._base)
         path = []
         for depth in range(len(group) + 1):
             key = group[:depth]
             node = nodes.get(key)
             if node is None:
-                node = nodes[key] = _Node(n)
+                node = nodes[key] = Node(n)
             path.append(node)
         return path
 
-    def _noise(self, node: _Node, parent: float) -> float:
+    def _noise(self, node: Node, parent: float) -> float:
         nu = self.config.noise_strength
         return float((nu * parent + node.spread) / (nu + node.freedom))
 
@@ -250,7 +265,7 @@ class CapabilityModel:
         config = self.config
         mean, noise = self._base, config.noise
         variance: Floats | float = config.root_sd**2
-        node: _Node | None = self._nodes[()]
+        node: Node | None = self._nodes[()]
         for depth in range(len(group) + 1):
             if node is None:  # nothing seen below: the parent's opinion, wider at each step
                 variance = variance + noise / config.strength
@@ -279,7 +294,7 @@ class CapabilityModel:
             node = child
         return mean, np.broadcast_to(variance, mean.shape), noise
 
-    def _ascend(self, path: Sequence[_Node]) -> None:
+    def _ascend(self, path: Sequence[Node]) -> None:
         """From the leaf to the root: renew the messages."""
         config = self.config
         noises, noise = [], config.noise
@@ -302,17 +317,8 @@ class CapabilityModel:
 
     def state(self) -> dict[str, Any]:
         """Everything learnt, as plain JSON values."""
-        nodes = []
-        for group, node in self._nodes.items():
-            entry: dict[str, Any] = {"group": list(group), "level": node.level}
-            entry |= {"spread": node.spread, "freedom": node.freedom}
-            for name in ("seen", "total", "said", "said_mean"):
-                entry[name] = [float(getattr(node, name)[column]) for column in self._columns.values()]
-            if node.prior is not None:
-                values = [float(node.prior[0][column]) for column in self._columns.values()]
-                entry["prior"] = [None if value != value else value for value in values]
-                entry["prior_strength"] = node.prior[1]
-            nodes.append(entry)
+        columns = list(self._columns.values())
+        nodes = [{"group": list(group), **node.state(columns)} for group, node in self._nodes.items()]
         base = [float(self._base[column]) for column in self._columns.values()]
         return {"version": STATE_VERSION, "models": list(self._columns), "base": base, "nodes": nodes}
 
@@ -326,17 +332,9 @@ class CapabilityModel:
             raise ConfigError(f"capability state: version {state.get('version')!r}; allowed: {STATE_VERSION}")
         try:
             models, base = list(state["models"]), np.array(state["base"], dtype=np.float64)
-            nodes: dict[Group, _Node] = {}
+            nodes: dict[Group, Node] = {}
             for entry in sorted(state["nodes"], key=lambda item: len(item["group"])):
-                node = _Node(len(models))
-                node.level, node.spread, node.freedom = entry["level"], entry["spread"], entry["freedom"]
-                for name in ("seen", "total", "said", "said_mean"):
-                    values = np.array(entry[name], dtype=np.float64)
-                    if values.shape != (len(models),):
-                        raise ValueError(f"{name} has {values.size} entries for {len(models)} models")
-                    setattr(node, name, values)
-                if "prior" in entry:
-                    node.prior = (np.array(entry["prior"], dtype=np.float64), float(entry["prior_strength"]))
+                node = Node.from_state(entry, len(models))
                 group = tuple(entry["group"])
                 nodes[group] = node
                 if group:
