@@ -70,7 +70,6 @@ class _Rates:
             worst.update(self.own)
         return cost, worst
 
-
     def save(self, cost: dict[str, float], cached: float) -> None:
         """Take off what prompt tokens read from a cache do not cost."""
         if self.model.price != "unknown":

@@ -8,7 +8,19 @@ import threading
 import pytest
 from doubles import FakeClock, Wants, free, paid, priced, router
 
-from steproute import Budget, BudgetExceeded, ConfigError, Limit, Model, NoEligibleModel, Outcome, Price, Profile, Task
+from steproute import (
+    Budget,
+    BudgetExceeded,
+    ConfigError,
+    Limit,
+    Model,
+    NoEligibleModel,
+    Outcome,
+    Price,
+    Profile,
+    Router,
+    Task,
+)
 
 
 def reserved(steps, task="t"):
