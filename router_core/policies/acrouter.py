@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -49,8 +49,8 @@ class ACRouter:
         memory_weight: float = Field(default=1.0, ge=0)
         k: int = Field(default=10, ge=1)
         """Experiences retrieved per step."""
-        usd_weight: float = Field(default=0.1, ge=0)
-        """Reward = score − usd_weight · USD."""
+        usd_weight: float | None = Field(default=None, ge=0)
+        """Reward = score − usd_weight · USD; None = the budget's stated value of a dollar, or .1 where it states none."""
         temperature: float = Field(default=0.1, gt=0)
         """Difference in estimated reward that changes the memory's vote by a factor e."""
         epsilon: float = Field(default=0.3, ge=0, le=1)
@@ -107,7 +107,7 @@ class ACRouter:
         config, names = self.config, context.names
         dimension = dimension_of(context.group)
         embedding = embed_request(context, self.texts)
-        costs = config.usd_weight * context.costs("usd")
+        costs = self._usd_weight(context) * context.costs("usd")
         means = self.means.estimate(dimension, {c.name: c.model.prior for c in context.candidates})
         record = np.array([means[name] for name in names]) - costs
         votes = {
@@ -140,6 +140,7 @@ class ACRouter:
                 "step": context.step,
                 "role": context.role,
                 "dimension": dimension_of(context.group),
+                "usd_weight": self._usd_weight(context),
                 "propensity": 1.0 if draw is None else float(draw[index]),
                 "verified": {item.source: item.score for item in feedback.evidence},
             },
@@ -149,6 +150,16 @@ class ACRouter:
         self._take(experience)
         self._decay()
 
+    def set_prior(self, group: Sequence[str], means: Mapping[str, float]) -> None:
+        """State published mean scores of a dimension, the first known name of the group."""
+        self.means.set_prior(dimension_of(tuple(group)), means)
+
+    def _usd_weight(self, context: StepContext) -> float:
+        if self.config.usd_weight is not None:
+            return self.config.usd_weight
+        limit = context.budget.limits.get("usd")
+        return limit.value if limit is not None and limit.value else 0.1
+
     def _decay(self) -> None:
         if self.epsilon > 0:
             self.epsilon = max(self.epsilon * self.config.epsilon_decay, self.config.epsilon_min)
@@ -157,7 +168,8 @@ class ACRouter:
         dimension = str(experience.trace.get("dimension", ""))
         self.means.add(dimension, experience.model, experience.score)
         if self.voter is None:
-            reward = experience.score - self.config.usd_weight * experience.cost.get("usd", 0.0)
+            worth = float(experience.trace.get("usd_weight", self.config.usd_weight or 0.0))
+            reward = experience.score - worth * experience.cost.get("usd", 0.0)
             embedding = experience.embedding if experience.embedding.any() else None
             propensity = float(experience.trace.get("propensity", 1.0))
             self.classifier.learn(dimension, embedding, experience.model, reward, propensity)

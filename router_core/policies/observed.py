@@ -33,8 +33,12 @@ class DimensionMeans:
 
     def add(self, dimension: str, model: str, score: float) -> None:
         """Take in one score in [0, 1]."""
-        _count(self._groups, dimension, score)
-        _count(self._cells.setdefault(model, {}), dimension, score)
+        self._count(dimension, model, score, 1.0)
+
+    def set_prior(self, dimension: str, means: Mapping[str, float], weight: float = 20.0) -> None:
+        """State published means of a dimension, each worth so many observations."""
+        for model, mean in means.items():
+            self._count(dimension, model, mean, weight)
 
     def group_mean(self, dimension: str) -> float:
         """Mean score in a dimension; .5 is worth one observation."""
@@ -65,7 +69,7 @@ class DimensionMeans:
         count, total = self._cells.get(model, {}).get(dimension, (0.0, 0.0))
         return int(count), total / count if count else self.group_mean(dimension)
 
-
-def _count(table: dict[str, tuple[float, float]], key: str, value: float) -> None:
-    weight, total = table.get(key, (0.0, 0.0))
-    table[key] = (weight + 1.0, total + value)
+    def _count(self, dimension: str, model: str, score: float, weight: float) -> None:
+        for table in (self._groups, self._cells.setdefault(model, {})):
+            count, total = table.get(dimension, (0.0, 0.0))
+            table[dimension] = (count + weight, total + weight * score)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from doubles import router
 
-from steproute import ConfigError, Evidence, Model, Outcome, Task
+from steproute import Budget, ConfigError, Evidence, Limit, Model, Outcome, Task
 from steproute.embed import HashEmbedder
 from steproute.memory import ExactMemory, Experience, Neighbour
 from steproute.policies import StepContext, make_policy
@@ -97,6 +97,7 @@ def test_a_verified_step_is_written_back():
         "step": 0,
         "role": "coder",
         "dimension": "sql",
+        "usd_weight": 0.1,
         "propensity": 1.0,
         "verified": {"syntax": 1.0, "examples": 0.5},
     }
@@ -111,6 +112,23 @@ def test_money_counts_against_the_score():
         policy = ACRouter(settings(policy_weight=0, usd_weight=usd_weight), memory=memory)
         steps = router(dear, policy=policy)
         assert steps.decide(Task(id="t", dimension="d"), text="a question", prompt_tokens=100).model.name == wanted
+
+
+def test_the_budgets_value_of_a_dollar_counts():
+    memory = filled(*[past("a question", "a", 0.9, "d")] * 9, *[past("a question", "b", 1.0, "d")] * 9)
+    dear = [Model("a", price="free"), Model("b", price={"input": 5000, "output": 0})]
+    for value, wanted in ((0.001, "b"), (1.0, "a")):
+        policy = ACRouter(settings(policy_weight=0), memory=memory)
+        steps = router(dear, policy=policy, budget=Budget(usd=Limit(value=value)))
+        assert steps.decide(Task(id="t", dimension="d"), text="a question", prompt_tokens=100).model.name == wanted
+
+
+def test_published_means_are_a_prior():
+    policy = ACRouter(settings(policy_weight=0))
+    policy.set_prior(("sql",), {"a": 0.2, "b": 0.5, "c": 0.9})
+    steps = router(MODELS, policy=policy)
+    assert steps.decide(Task(id="1", dimension="sql")).model.name == "c"
+    assert policy.means.counted("sql", "a") == (20, 0.2)
 
 
 def test_it_learns_which_model_is_good_where_from_bandit_feedback_alone():
