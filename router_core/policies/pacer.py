@@ -27,6 +27,7 @@ from steproute.policies.index import gittins_bonuses
 from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
 from steproute.posterior import PosteriorConfig, TaskPosterior
 from steproute.predict.capability import CapabilityConfig, CapabilityModel, Estimate
+from steproute.progress import Regime
 
 STATE_VERSION = 1
 KEPT_TASKS = 1000
@@ -125,7 +126,10 @@ class Pacer:
         ]
         stop = None
         if context.step:
-            stop = float("inf") if self.verified.verdicts(context.ledger) else 0.0
+            if self.verified.verdicts(context.ledger):
+                stop = float("inf")
+            elif nothing_wrong(context):  # a task known to be unfinished is not given up on account of g's scale
+                stop = 0.0
         return Scores(values, terms, reason="highest expected gain, exploration included, minus price", stop=stop)
 
     def _score_verified(self, context: StepContext, found: Estimate, prices: Floats) -> Scores:
@@ -240,6 +244,14 @@ class Pacer:
             raise ConfigError(f"pacer state: {type(error).__name__}: {error}") from None
         self.capability, self.verified, self._tasks = capability, verified, OrderedDict(tasks)
         self._strengths = {}
+
+
+def nothing_wrong(context: StepContext) -> bool:
+    """Whether all that is known of the last step speaks for it, so that the task may be over."""
+    if context.progress.regime is Regime.COMPLETE:
+        return True
+    evidence = context.ledger.steps[-1].outcome.evidence if context.ledger.steps else []
+    return bool(evidence) and all(item.score >= 1 for item in evidence if item.count)
 
 
 def price(context: StepContext) -> Floats:
