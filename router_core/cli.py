@@ -8,7 +8,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -16,16 +15,19 @@ from steproute.errors import SteprouteError
 
 
 class EntryPointGroup(TyperGroup):
-    """A command group whose commands are the entry points of the group `steproute.<its name>`."""
+    """A command group whose commands are the entry points of the group `steproute.<its name>`.
+
+    Contexts and commands are Click's, and untyped here: newer Typers bring a Click of their own, and none is installed.
+    """
 
     def _points(self) -> dict[str, Any]:
         return {point.name: point for point in entry_points(group=f"steproute.{self.name}")}
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The names, without loading anything."""
         return sorted({*super().list_commands(ctx), *self._points()})
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load one command."""
         command = super().get_command(ctx, cmd_name)
         if command is None and cmd_name in self._points():
@@ -37,9 +39,7 @@ class EntryPointGroup(TyperGroup):
 class ProgramGroup(EntryPointGroup):
     """A benchmark by name, or `-- COMMAND …` for a program of the user's own."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Anything that is no benchmark is a command line."""
         if args and self.get_command(ctx, args[0]) is None:
             return "program", self.commands["program"], args
@@ -126,4 +126,9 @@ def main() -> None:
         app()
     except (SteprouteError, ImportError) as error:
         typer.echo(f"steproute: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        typer.echo(f"steproute: {error.filename}: {error.strerror}", err=True)  # a folder that cannot be written
         sys.exit(2)

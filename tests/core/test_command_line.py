@@ -1,0 +1,42 @@
+"""The `steproute` command where only the package's own requirements are installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steproute import cli
+
+
+def test_the_command_needs_no_click_of_its_own(tmp_path: Path) -> None:
+    # newer Typers carry their own Click and do not install one
+    pytest.importorskip("typer._click", reason="this Typer still requires Click")
+    code = "import sys; sys.modules['click'] = None; sys.argv = ['steproute', 'policies']; from steproute.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "progrouter" in done.stdout.split()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> None:
+        raise PermissionError(13, "Permission denied", "runs")
+
+    monkeypatch.setattr(cli, "app", refuse)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "steproute: runs: Permission denied\n"
+
+
+def test_a_fault_without_a_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("inside")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(OSError, match="inside"):
+        cli.main()
