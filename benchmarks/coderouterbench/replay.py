@@ -206,8 +206,9 @@ class Stream:
         self._forecast.learn(self.table.dimensions[i], model, usd)
         if hasattr(self.policy, "learn"):
             after = Progress(score, Regime.COMPLETE if score >= PASS else Regime.PARTIAL, score, 0.0, score)
-            evidence = [Evidence(source="score", score=score)]
-            self.policy.learn(Feedback(context, index, score, after, 1.0, {"usd": usd}, evidence))
+
+            # the score is the truth here, no source's opinion of it: no evidence to weigh
+            self.policy.learn(Feedback(context, index, score, after, 1.0, {"usd": usd}))
 
 
 def needs_text(spec: str | Mapping[str, Any]) -> bool:

@@ -21,17 +21,19 @@ from pydantic import Field
 
 from steproute.budget import MAX_EXPONENT
 from steproute.errors import ConfigError
-from steproute.ledger import Ledger
+from steproute.evidence import EvidenceConfig, EvidenceModel
+from steproute.ledger import Evidence, Ledger
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
 from steproute.policies.index import gittins_bonuses
 from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
 from steproute.posterior import PosteriorConfig, TaskPosterior
 from steproute.predict.capability import CapabilityConfig, CapabilityModel, Estimate
-from steproute.progress import Regime
+from steproute.progress import Progress, Regime, expected_progress
 
 STATE_VERSION = 1
 KEPT_TASKS = 1000
 MEMO = "pacer"
+REMAINING = "pacer: 1 - E[g]"
 TIE = 1e-6
 """Equal scores are drawn from: untried models would else be tried in the same order in every group."""
 
@@ -59,12 +61,15 @@ class Pacer:
         capability: CapabilityConfig = CapabilityConfig()
         posterior: PosteriorConfig = PosteriorConfig()
         verified: VerifiedConfig = VerifiedConfig()
+        evidence: EvidenceConfig = EvidenceConfig()
 
     def __init__(self, config: Config | None = None):
         self.config = config or self.Config()
         self.capability = CapabilityModel(self.config.capability)
         self.verified = VerifiedCalls(self.config.verified)
         self.estimator = self
+        self.reliability = EvidenceModel(self.config.evidence)
+        """How far each source of evidence can be trusted; the router teaches it with every task's final result."""
         self._tasks: OrderedDict[str, TaskPosterior] = OrderedDict()
         self._running: OrderedDict[str, Beliefs] = OrderedDict()
         self._strengths: dict[str, float] = {}
@@ -80,8 +85,20 @@ class Pacer:
     def predict(self, context: StepContext) -> tuple[Floats, Floats]:
         """ŷ = (1 − g)·E[z] of every candidate in this task, and its standard deviation; shape (n,) each."""
         found = self._estimate(context)
-        remaining = 1.0 - context.progress.g
+        remaining = self._remaining(context)
         return remaining * found.mean, remaining * np.sqrt(found.variance)
+
+    def _remaining(self, context: StepContext) -> float:
+        """1 − E[g(s)]: what is left to do, the last step's evidence taken for as true as its source is reliable."""
+        if REMAINING not in context.memo:  # kept: by the time of `learn` the ledger holds the next step
+            evidence = context.ledger.steps[-1].outcome.evidence if context.ledger.steps else ()
+            context.memo[REMAINING] = 1.0 - self._expected(context.progress, evidence, context.task.domain)
+        return float(context.memo[REMAINING])
+
+    def _expected(self, progress: Progress, evidence: Sequence[Evidence], domain: str) -> float:
+        if not any(item.count for item in evidence):
+            return progress.g
+        return expected_progress(progress, self.reliability.belief(evidence, domain))
 
     def _estimate(self, context: StepContext) -> Estimate:
         names = context.names
@@ -101,7 +118,7 @@ class Pacer:
 
     def score(self, context: StepContext) -> Scores:
         """V·(1 − g)·(ŷ + bonus) minus the price; after a verdict, reservation values and the value of stopping."""
-        remaining = 1.0 - context.progress.g
+        remaining = self._remaining(context)
         foreign = MEMO not in context.memo and any(candidate.gain_sd > 0 for candidate in context.candidates)
         prices = price(context)
         if foreign:
@@ -170,13 +187,19 @@ class Pacer:
     # --- learning --------------------------------------------------------------------------------------------
 
     def learn(self, feedback: Feedback) -> None:
-        """Take in one gain: the task's posterior first, then the capability model with the task's difficulty taken out."""
+        """Take in one gain: the task's posterior first, then the capability model with the task's difficulty taken out.
+
+        The gain is the transition progress E[g(s')] − E[g(s)] where evidence was reported, else the plain one.
+        """
         context = feedback.context
-        remaining = 1.0 - context.progress.g
+        remaining = self._remaining(context)
         if remaining <= 1e-9:
             return
         model = context.candidates[feedback.index].name
-        z = min(max(feedback.gain / remaining, -1.0), 1.0)
+        gain = feedback.gain
+        if any(item.count for item in feedback.evidence):
+            gain = self._expected(feedback.progress, feedback.evidence, context.task.domain) - (1.0 - remaining)
+        z = min(max(gain / remaining, -1.0), 1.0)
         verdicts = self.verified.verdicts(context.ledger)
         number = len(context.tried)
         beliefs: Beliefs | None = context.memo.get("verified")

@@ -1,5 +1,6 @@
 """Progress g(s) of a ledger in [0, 1]."""
 
+from steproute.progress.expected import expected_progress
 from steproute.progress.score import DEFAULT_WEIGHTS, Progress, Regime, RegimeWeights, Weights, score
 from steproute.progress.tracker import ProgressTracker
 from steproute.progress.views import CodeView, GenericView, Signals, View, view_for
@@ -15,6 +16,7 @@ __all__ = [
     "Signals",
     "View",
     "Weights",
+    "expected_progress",
     "score",
     "view_for",
 ]
