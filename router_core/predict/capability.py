@@ -3,7 +3,7 @@
 The relative gain z of model m in node c of the group tree (all → dimension → source → role) is modelled as
 
     z = v[c, m] + ε,   Var ε = σ²[c] / reliability
-    v[c, m] = v[parent, m] + level[c] + θ[c, m],   level ~ N(0, λ²),   θ ~ N(0, σ²[c] / k)
+    v[c, m] = v[parent, m] + level[c] + θ[c, m],   level ~ N(0, λ²),   θ ~ N(0, max(σ²[c]/k, least²))
 
 The level is shared by all models: a hard group lowers every model and does not make its usual model look weak. What
 remains per model is shrunk towards the parent with k pseudo-observations. Given the levels (set to their posterior mean,
@@ -27,6 +27,8 @@ from steproute.predict.node import Node
 from steproute.settings import Settings
 
 STATE_VERSION = 1
+LEAST_NOISE = 1e-3
+"""A group in which every score was the same may still surprise."""
 MOST_WORTH = 5.0
 """Most that a full-information observation counts for, in single ones."""
 Group = tuple[str, ...]
@@ -37,11 +39,13 @@ class CapabilityConfig(Settings):
 
     strength: float = Field(default=4.0, gt=0)
     """k: how many observations the parent's opinion of one model is worth in a child group."""
+    least_spread: float = Field(default=0.1, ge=0)
+    """Standard deviation of θ at least: a group without noise tells a lot about one model, not about the others."""
     root_sd: float = Field(default=0.03, gt=0)
     """Spread of models over all groups, around their stated prior, in units of relative gain."""
     level_sd: float = Field(default=0.3, gt=0)
     """λ: spread of a group's level around its parent's."""
-    prior_level_sd: float = Field(default=0.1, gt=0)
+    prior_level_sd: float = Field(default=0.05, gt=0)
     """The same around a published level (`set_prior`)."""
     prior_strength: float = Field(default=40.0, gt=0)
     """How many observations a published mean (`set_prior`) is worth."""
@@ -258,7 +262,11 @@ class CapabilityModel:
 
     def _noise(self, node: Node, parent: float) -> float:
         nu = self.config.noise_strength
-        return float((nu * parent + node.spread) / (nu + node.freedom))
+        return max(float((nu * parent + node.spread) / (nu + node.freedom)), LEAST_NOISE)
+
+    def _spread(self, noise: float) -> float:
+        """Variance of θ in a group of that noise."""
+        return max(noise / self.config.strength, self.config.least_spread**2)
 
     def _descend(self, group: Group) -> tuple[Floats, Floats, float]:
         """From the root to the group: prior of each node from its parent, with that node's own message taken out."""
@@ -268,17 +276,17 @@ class CapabilityModel:
         node: Node | None = self._nodes[()]
         for depth in range(len(group) + 1):
             if node is None:  # nothing seen below: the parent's opinion, wider at each step
-                variance = variance + noise / config.strength
+                variance = variance + self._spread(noise)
                 continue
             noise = self._noise(node, noise)
             if depth:
-                variance = variance + noise / config.strength
+                variance = variance + self._spread(noise)
             level_precision = config.level_sd**-2
             if node.prior is not None:
                 level_precision = config.prior_level_sd**-2
                 known = ~np.isnan(node.prior[0])
                 mean = np.where(known, node.prior[0], mean)
-                variance = np.where(known, noise / node.prior[1], variance)
+                variance = np.where(known, self._spread(noise) * config.strength / node.prior[1], variance)
             precision = node.seen / noise + node.heard
             product = node.total / noise + node.heard_mean
             trust = 1.0 / (1.0 + variance * precision)
@@ -305,7 +313,7 @@ class CapabilityModel:
             node, parent, noise = path[depth], path[depth - 1], noises[depth]
             precision = node.seen / noise + node.heard
             product = node.total / noise + node.heard_mean - node.level * precision
-            trust = 1.0 / (1.0 + noise / config.strength * precision)
+            trust = 1.0 / (1.0 + self._spread(noise) * precision)
             if node.prior is not None:
                 trust = np.where(np.isnan(node.prior[0]), trust, 0.0)
             said, said_mean = precision * trust, product * trust
