@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 run: .venv/.stamp  ## the main job: a routed AG2 group chat against every baseline, replayed from recordings
 	$(BIN)/steproute run humaneval --framework ag2 --backend cassette \
-		--policy "progrouter,fixed:*,random,naive-ratio,cascade,oracle" --seed 0
+		--policy "pacer,progrouter,fixed:*,random,naive-ratio,cascade,oracle" --seed 0
 
 test: .venv/.stamp  ## the whole suite, no network, no keys; PYTEST="-k budget" picks some
 	$(BIN)/python -m pytest $(PYTEST)

@@ -15,7 +15,7 @@ from steproute.benchmarks.summary import WIDTH, tables
 
 app = typer.Typer()
 
-POLICIES = "progrouter,fixed:*,random,naive-ratio,cascade,oracle"
+POLICIES = "pacer,progrouter,fixed:*,random,naive-ratio,cascade,oracle"
 LIVE = "steproute run humaneval --backend ollama --models small=qwen2.5-coder:0.5b,large=qwen2.5-coder:7b --policy progrouter --limit 10"
 
 

@@ -185,7 +185,11 @@ class HumanEval:
             raise ConfigError(
                 "policy oracle: needs --backend cassette; live models have no known value of every choice"
             )
-        setting: Any = {"name": policy, "V": 1 / options.price_of_second} if policy == "progrouter" else policy
+        settings: Mapping[str, Mapping[str, Any]] = {
+            "progrouter": {"V": 1 / options.price_of_second},  # full progress in seconds, the unit of its budget here
+            "cascade": {"failing": "unsolved"},  # two thirds of the examples passed is not solved
+        }
+        setting: Any = {"name": policy, **settings[policy]} if policy in settings else policy
         budget = Budget(seconds=Limit(limit=options.seconds_limit, hard=False, value=options.price_of_second))
         knows = facts if policy == "oracle" else None
         return Router(pool, budget, setting, seed=options.seed, facts=knows, idle_timeout=float("inf"))
