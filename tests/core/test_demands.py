@@ -103,7 +103,9 @@ def test_row_8_every_one_of_five_candidates_is_scored_with_its_terms():
 
 
 def test_row_9_with_nothing_but_ollama_no_key_is_asked_for(ollama_server, monkeypatch):
-    ollama = pytest.importorskip("steproute.integrations.ollama")
+    pytest.importorskip("ollama", reason="needs the extra ollama")
+    from steproute.integrations.ollama import OllamaBackend
+
     for name in list(os.environ):
         if name.endswith(("_KEY", "_TOKEN")):
             monkeypatch.delenv(name)
@@ -112,7 +114,7 @@ def test_row_9_with_nothing_but_ollama_no_key_is_asked_for(ollama_server, monkey
         [Model(small, price="free", size_b=1), Model(large, price="free", size_b=7)], policy=Wants({large: 1})
     )
     decision = steps.decide("t", "coder")
-    backend = ollama.OllamaBackend(host=ollama_server.url)
+    backend = OllamaBackend(host=ollama_server.url)
     response = backend.complete(ChatRequest(decision.model.provider_name, [{"role": "user", "content": "hello"}]))
     steps.observe(
         decision, Outcome(prompt_tokens=response.usage.prompt_tokens, seconds=response.seconds), output=response.content
