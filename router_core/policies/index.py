@@ -18,10 +18,8 @@ def gittins_bonus(x: float) -> float:
     Args:
         x: variance of the arm's mean over the variance of one observation, times the horizon; 0 or more.
     """
-    if x <= 0.2:
-        return math.sqrt(max(x, 0.0) / 2)
-    if x <= 1:
-        return 0.49 - 0.11 / math.sqrt(x)
+    if x <= 1:  # the published pieces, √(x/2) up to .2, do not meet; their minimum does
+        return min(math.sqrt(max(x, 0.0) / 2), 0.49 - 0.11 / math.sqrt(max(x, 0.2)))
     if x <= 5:
         return 0.63 - 0.26 / math.sqrt(x)
     if x <= 15:

@@ -45,7 +45,7 @@ class CapabilityConfig(Settings):
     """Spread of models over all groups, around their stated prior, in units of relative gain."""
     level_sd: float = Field(default=0.3, gt=0)
     """λ: spread of a group's level around its parent's."""
-    prior_level_sd: float = Field(default=0.05, gt=0)
+    prior_level_sd: float = Field(default=0.1, gt=0)
     """The same around a published level (`set_prior`)."""
     prior_strength: float = Field(default=40.0, gt=0)
     """How many observations a published mean (`set_prior`) is worth."""
