@@ -54,7 +54,7 @@ def buffer(rng: np.random.Generator) -> MemoryBuffer:
         state[1] = rng.integers(0, 4)
         name = f"m{rng.integers(CANDIDATES)}"
         facts = StateFacts(state, "coder", name, {name: 1}, {"coder": 2})
-        embedding = rng.standard_normal(DIM).astype(np.float16) / 16
+        embedding = (rng.standard_normal(DIM) / 16).astype(np.float16)
         gain = float(np.clip(0.4 * (1 - state[0]) + embedding[3], -1, 1))
         kept.append(Sample(f"t{i // 5}", name, facts, rng.random(len(MODEL)).astype(np.float32), embedding, gain, 1.0))
     return kept
