@@ -40,8 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "routed_cassette(*paths, mode='replay', **options): the cassettes of a test that uses the fixture "
-        "`routed_cassette`; paths are relative to the test's folder",
+        "routed_cassette(*paths, mode='replay', **options): the test's HTTP to model servers comes from these "
+        "cassettes, as with the fixture `routed_cassette`; paths are relative to the test's folder",
     )
 
 
@@ -101,6 +101,13 @@ def routed_cassette(request: pytest.FixtureRequest) -> Iterator[CassetteFixture]
     fixture = CassetteFixture(request.path.parent, forced, opened)
     with fixture(*paths, **options):
         yield fixture
+
+
+@pytest.fixture(autouse=True)
+def _marked_cassette(request: pytest.FixtureRequest) -> None:
+    """The marker alone opens the cassette: a marked test that names no fixture must not reach the network."""
+    if request.node.get_closest_marker("routed_cassette") is not None:
+        request.getfixturevalue("routed_cassette")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -104,3 +104,31 @@ def test_the_marker_is_declared(pytestconfig):
 def test_a_test_that_uses_the_fixture_without_a_request_needs_no_file(routed_cassette):
     assert routed_cassette.played == 0
     assert routed_cassette.cassette.mode == "replay" or pytest.skip("recording")
+
+
+MARKED_ONLY = """
+import os
+import httpx, pytest
+
+@pytest.mark.routed_cassette("mine.yaml")
+def test_marked_only():
+    body = {"model": "small", "messages": [{"role": "user", "content": "ping"}]}
+    answer = httpx.post(os.environ["BASE"] + "/v1/chat/completions", json=body).json()
+    assert answer["choices"][0]["message"]["content"] == "PONG"
+"""
+
+
+def test_the_marker_alone_opens_the_cassette(tmp_path):
+    (tmp_path / "test_mine.py").write_text(MARKED_ONLY)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    with OpenAIServer(lambda body: Reply(content="PONG")) as server:
+        code, out = run_pytest(tmp_path, "--steproute-record", BASE=server.url)
+        assert (code, len(server.calls)) == (0, 1), out
+        assert (tmp_path / "mine.yaml").exists()
+        code, out = run_pytest(tmp_path, BASE=server.url)
+        assert (code, len(server.calls)) == (0, 1), out  # replayed, although the server is there
+    (tmp_path / "mine.yaml").unlink()
+    code, out = run_pytest(tmp_path, BASE="http://127.0.0.1:9")
+    assert code == 1
+    assert "mine.yaml" in out
+    assert "Connection refused" not in out
