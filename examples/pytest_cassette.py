@@ -1,7 +1,7 @@
 """A routed program of yours, tested offline: recorded once, replayed with the network off.
 
-    pytest examples/pytest_cassette.py                      # replays examples/cassettes/…
-    pytest examples/pytest_cassette.py --steproute-record   # asks the real server at STEPROUTE_EXAMPLE_URL again
+pytest examples/pytest_cassette.py                      # replays examples/cassettes/…
+pytest examples/pytest_cassette.py --steproute-record   # asks the real server at STEPROUTE_EXAMPLE_URL again
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 
 import httpx
 import pytest
+
 from steproute import Budget, Model, Outcome, Router
 
 URL = os.environ.get("STEPROUTE_EXAMPLE_URL", "http://127.0.0.1:8080/v1")

@@ -48,7 +48,7 @@ def write_plot(path: Path, runs: Mapping[str, Sequence[Replay]], title: str) -> 
         parts.append(
             f'<polyline points="{" ".join(at(t, mean[t]) for t in steps)}" fill="none" stroke="{colour}" stroke-width="2"/>'
         )
-        y = TOP + 20 * number
-        parts.append(f'<rect x="{WIDTH - RIGHT + 14}" y="{y - 10}" width="12" height="12" fill="{colour}"/>')
-        parts.append(f'<text x="{WIDTH - RIGHT + 32}" y="{y}">{escape(name)} {mean[-1]:.0f}</text>')
+        line = TOP + 20 * number
+        parts.append(f'<rect x="{WIDTH - RIGHT + 14}" y="{line - 10}" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{WIDTH - RIGHT + 32}" y="{line}">{escape(name)} {mean[-1]:.0f}</text>')
     path.write_text("\n".join([*parts, "</svg>\n"]), encoding="utf-8")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 from ag2.events import BaseEvent, ModelRequest
 from ag2.network import EV_PACKET, EV_TEXT, Envelope, Hub
@@ -21,7 +21,11 @@ from steproute.plugins.ag2.calls import describe, is_final
 from steproute.plugins.ag2.events import text_of
 from steproute.router import Router
 
-_STATUS = {"created": "todo", "running": "doing", "completed": "done"}
+_STATUS: Mapping[str, Literal["todo", "doing", "done", "failed"]] = {
+    "created": "todo",
+    "running": "doing",
+    "completed": "done",
+}
 _CURRENT: ContextVar[Book | None] = ContextVar("steproute_ag2_book", default=None)
 
 

@@ -139,7 +139,7 @@ class VerifiedCalls:
             for i, name in enumerate(names):
                 right, n = self._after.get((beliefs.group, failures, name), (0.0, 0.0))
                 chances[i] = (k * chances[i] + right) / (k + n)
-        chances = np.clip(chances, FLOOR, 1 - FLOOR)
+        chances = np.asarray(np.clip(chances, FLOOR, 1 - FLOOR))
         beliefs.names.append(tuple(names))
         beliefs.chances.append(chances)
         beliefs.hardness.append(hardness)

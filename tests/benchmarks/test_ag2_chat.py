@@ -11,6 +11,7 @@ pytest.importorskip("ag2.network")
 
 from ag2.config import OpenAIConfig
 from servers import OpenAIServer, Reply
+
 from steproute.benchmarks.humaneval import team
 from steproute.benchmarks.humaneval.ag2_chat import run_chat
 

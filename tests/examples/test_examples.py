@@ -15,7 +15,15 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encod
 
 def test_the_pytest_example_replays_offline() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", str(ROOT / "examples" / "pytest_cassette.py")],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-rA",
+            "-p",
+            "no:cacheprovider",
+            str(ROOT / "examples" / "pytest_cassette.py"),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -45,6 +53,7 @@ def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     pytest.importorskip("ag2")
     from ag2 import Agent
     from ag2.config import OpenAIConfig
+
     from steproute import Evidence, Outcome
 
     space: dict[str, object] = {

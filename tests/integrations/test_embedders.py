@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from steproute.embed import Embedder, make_embedder
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
 from steproute.benchmarks.coderouterbench import OutcomeTable, ReplaySettings, load_prior, load_table, replay
 from steproute.benchmarks.coderouterbench.cli import app
 from steproute.benchmarks.coderouterbench.replay import Stream
 from steproute.errors import ConfigError
 from steproute.policies import Feedback, Scores, StepContext
-from typer.testing import CliRunner
 
 HEAD = "task_id,dimension,model,score,cost_usd\n"
 ROWS = ["t1,d,a,1.0,0.5", "t1,d,b,0.0,0.0", "t2,d,a,0.25,0.5", "t2,d,b,0.5,1.0", "t3,e,a,0.0,0.0", "t3,e,b,1.0,2.0"]
@@ -146,11 +147,11 @@ def test_bad_tables_are_refused(rows: list[str], message: str, tmp_path: Path) -
 
 
 def test_unknown_columns_models_and_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="column\\(s\\) cost_usd missing"):
+    with pytest.raises(ConfigError, match=r"column\(s\) cost_usd missing"):
         load_table(write(tmp_path / "head", ["t,d,a,1"], "task_id,dimension,model,score\n"))
     folder = write(tmp_path / "models", ROWS)
     (folder / "models.json").write_text('{"models": [{"model": "a"}]}')
-    with pytest.raises(ConfigError, match="'b' is not in models.json; allowed: a"):
+    with pytest.raises(ConfigError, match=r"'b' is not in models\.json; allowed: a"):
         load_table(folder)
     with pytest.raises(ConfigError, match="no folder"):
         load_table(tmp_path / "nowhere")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from steproute.benchmarks.humaneval import HumanEval
 from steproute.benchmarks.humaneval.frameworks import FRAMEWORKS
 from steproute.benchmarks.humaneval.run import Options

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from servers.ollama_server import OllamaServer
 from servers.openai_server import OpenAIServer
+
 from steproute.benchmarks.humaneval import HumanEval
 from steproute.benchmarks.humaneval.run import Options
 

@@ -9,11 +9,12 @@ import pytest
 from servers.base import Reply
 from servers.openai_server import OpenAIServer
 from servers.scripted_team import BAD, GOOD
+from typer.testing import CliRunner
+
 from steproute.benchmarks.humaneval import HumanEval
 from steproute.benchmarks.humaneval.problems import Problem
 from steproute.benchmarks.humaneval.record import app
 from steproute.benchmarks.humaneval.run import Options
-from typer.testing import CliRunner
 
 pytest.importorskip("litellm")
 

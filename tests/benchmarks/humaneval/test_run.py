@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from steproute.benchmarks.humaneval import HumanEval
 from steproute.benchmarks.humaneval.models import RECORDED, candidates
 from steproute.benchmarks.humaneval.run import Options, expand
