@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -16,12 +17,14 @@ from steproute.forecast import price_outcome
 from steproute.ledger import Outcome, ToolCall
 from steproute.models import Model
 from steproute.plugins.langgraph.deciding import Deciding, Turn
-from steproute.plugins.langgraph.desk import dumped
 from steproute.plugins.langgraph.prompt import shown
 from steproute.plugins.langgraph.records import KEY
 from steproute.plugins.langgraph.usage import describe, outcome_of, reported_model
 
 logger = logging.getLogger("steproute")
+
+_LOOKED_BACK = 16
+"""Records that may still wait to be marked as learnt."""
 
 
 @dataclass
@@ -52,19 +55,19 @@ class Call(Deciding):
         with router.faults.kept("LangGraph outcome"), self.journal.lock:
             outcome.model = model
             output = shown(message) if message is not None else ""
-            first = not self._known("answers", 0)
+            answers = self._known("answers", 0)
             router.observe(decision, outcome, output=output)
             answering = router.pool.resolve(model) or decision.model
-            self._bill(price_outcome(answering, outcome, router.pool.dearest_usd))
-            if outcome.error is not None:
-                if first:
-                    self._record(failed=[*self._known("failed", []), model])
-                return
-            if message is not None and message.id:
-                self.journal.read.add(message.id)
-            self._record(status="answered", model=model, answers=self._known("answers", 0) + 1)
-            if first:
-                self._first_answer(decision, message)
+            changes: dict[str, Any] = self._billed(price_outcome(answering, outcome, router.pool.dearest_usd))
+            if outcome.error is None:
+                changes.update(status="answered", model=model, answers=answers + 1)
+                if message is not None and message.id:
+                    self.journal.read.add(message.id)
+                if not answers:
+                    changes.update(self._first_answer(decision, message))
+            elif not answers:
+                changes["failed"] = [*self._known("failed", []), model]
+            self._record(**changes)
 
     def failed(self, turn: Turn, error: BaseException, message: BaseMessage | None = None) -> None:
         """Tell the router that the model failed; the next `turn` leaves it out.
@@ -97,7 +100,7 @@ class Call(Deciding):
             outcome = Outcome(prompt_tokens=self.prompt.tokens, tokens_estimated=True, seconds=turn.seconds)
             spent = price_outcome(decision.model, outcome, router.pool.dearest_usd)
             router.accounts.settle(decision.task, decision.reservation, spent)
-            self._bill(spent)
+            self._record(**self._billed(spent))
 
     def unused(self, turn: Turn) -> None:
         """The model decided was not called after all: something else gave the reply."""
@@ -127,32 +130,31 @@ class Call(Deciding):
         router.accounts.open(task.id, task.parent, resume=True)
         router.accounts.settle(task.id, None, spent)
         if self.key:
-            self._bill(spent)
+            self._record(**self._billed(spent))
 
-    def _bill(self, spent: Mapping[str, float]) -> None:
+    def _billed(self, spent: Mapping[str, float]) -> dict[str, Any]:
         total = dict(self._known("spent", {}))
         for name, amount in spent.items():
             total[name] = total.get(name, 0.0) + amount
-        self._record(spent=total, billed=self._known("billed", 0) + 1)
+        return {"spent": total, "billed": self._known("billed", 0) + 1}
 
-    def _first_answer(self, decision: Decision, message: BaseMessage | None) -> None:
-        journal, router = self.journal, self.desk.router
-        for key in reversed(list(journal.records)[-16:]):  # the router learns of a step once a later one is answered
+    def _first_answer(self, decision: Decision, message: BaseMessage | None) -> dict[str, Any]:
+        journal = self.journal
+        for key in list(journal.records)[-_LOOKED_BACK:]:  # the router learns of a step once a later one is answered
             record = journal.records[key]
             if key != self.key and record["answers"] and not record["learnt"] and key in journal.home:
                 journal.update(key, learnt=1)
-        ledger = router.ledger(decision.task)
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        ledger = self.desk.router.ledger(decision.task) if calls else None
         step = next((item for item in reversed(ledger.steps[-32:]) if item.id == decision.id), None) if ledger else None
         if step is None:
-            return
-        calls = message.tool_calls if isinstance(message, AIMessage) else []
+            return {}
         for index, call in enumerate(calls):
-            mark = hashlib.blake2b(f"{call['name']}\0{call['args']}".encode(), digest_size=8).hexdigest()
-            step.tool_calls.append(ToolCall(name=call["name"], fingerprint=mark))
+            mark = hashlib.blake2b(f"{call['name']}\0{call['args']}".encode("utf-8", "replace"), digest_size=8)
+            step.tool_calls.append(ToolCall(name=call["name"], fingerprint=mark.hexdigest()))
             if call["id"]:
                 journal.tools[call["id"]] = (decision.id, index)
-        self._record(ledger=dumped(step), tools=[call["id"] or "" for call in calls], g_after=step.g)
-        self.desk.refresh(journal)
+        return {"tools": [call["id"] or "" for call in calls]}
 
 
 def stamp(message: BaseMessage, decision: Decision, model: str) -> None:

@@ -252,11 +252,12 @@ class RoutedChatModel(BaseChatModel):
         """
         full = ensure_config(config)
         limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
-        messages = self._convert_input(input).to_messages()
+        given = isinstance(input, list) and all(isinstance(item, BaseMessage) for item in input)
+        messages: Any = input if given else self._convert_input(input).to_messages()
         count = self._desk.settings.count_tokens
         prompt = read_prompt(messages, tools=tools, structured=structured, room=limit or 0, count=count)
         call = Call.prepare(self._desk, full, prompt, limit)
-        return call, loops.Target(make, full, kwargs, parsed)
+        return call, loops.Target(make, config, kwargs, parsed)
 
     @property
     def bound(self) -> BoundModels:

@@ -98,19 +98,21 @@ class Deciding:
                 )
                 self.journal.home.add(self.key)
         messages = self.prompt.messages
-        with self.desk.router.faults.kept("fitting messages to a model"):
-            messages = fit_for(messages, decision.model.name, self.desk.author)
+        if self.prompt.may_reason:
+            with self.desk.router.faults.kept("fitting messages to a model"):
+                messages = fit_for(messages, decision.model.name, self.desk.author)
         return Turn(decision, messages, time.perf_counter())
 
     def _recognised(self) -> str:
         with self.desk.router.faults.kept("recognising a LangGraph call"):
             self.desk.read_tools(self.journal, self.prompt.messages)
-            self._served = served(self.prompt, self.desk.author)
+            if self.desk.caches:
+                self._served = served(self.prompt, self.desk.author)
             return self.journal.place(self.site, self.prompt.digest, self.role, self.kind)
         return f"call/{uuid.uuid4().hex}"
 
     def _decide(self) -> Decision:
-        pin = holder(self.prompt.messages, self.desk.author)
+        pin = holder(self.prompt.messages, self.desk.author) if self.prompt.may_reason else ""
         if pin and pin not in self._failed and pin not in self.desk.absent and pin in self.desk.router.pool:
             try:
                 return self._decision(pin)

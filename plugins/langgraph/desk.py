@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 
 from steproute.errors import ConfigError, unknown_name
 from steproute.ledger import Ledger, Step, Subtask, Task, ToolCall
+from steproute.models import Model
 from steproute.plugins.langgraph import persist
 from steproute.plugins.langgraph.journal import Journal, journals_of, within
 from steproute.plugins.langgraph.prompt import CountTokens, Prompt, shown
@@ -27,7 +28,7 @@ TaskSetting = str | Task | Ledger | Callable[[RunnableConfig], "str | Task"] | N
 
 TASK = "steproute_task"
 ROLE = "steproute_role"
-_LOOKED_BACK = 8
+_LOOKED_BACK = 4
 """Steps whose evidence may still change after later steps have begun."""
 _OUTPUT_KEPT = 200
 _GENERIC_NODES = frozenset({"model", "agent", "call_model", "llm", "chatbot"})
@@ -66,7 +67,10 @@ class Desk:
         self.clients = dict(clients or {})
         self.absent = [name for name in router.pool.names if name not in self.clients] if clients is not None else []
         self.journals = journals_of(router)
+        self.caches = any(_saves_by_cache(model) for model in router.pool)
+        """Whether it matters to any model's cost which prompts it has read before."""
         self._names = {name: known_names(client) for name, client in self.clients.items()}
+        self._reported: dict[str, str] = {}
         self._runs: OrderedDict[int, tuple[Any, str]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -94,16 +98,18 @@ class Desk:
         if callable(told):
             told = told(config)
         if isinstance(told, Ledger):
-            return self._open(told.task, told)
-        if not isinstance(told, Task):
-            told = Task(id=str(told or self._task_id(site, prompt)), goal=prompt.goal, domain=self.settings.domain)
-        return self._open(told, told)
+            return self._open(told.task.id, lambda: told)
+        if isinstance(told, Task):
+            return self._open(told.id, lambda: told)
+        name = str(told or self._task_id(site, prompt))
+        return self._open(name, lambda: Task(id=name, goal=prompt.goal, domain=self.settings.domain))
 
-    def _open(self, task: Task, opening: Ledger | Task) -> Journal:
-        known = self.journals.get(task.id)
-        if known is not None and known.home and self.router.ended(task.id):
-            self.journals.forget(task.id)  # finished by the host: what comes now is another task under the same name
-        return self.journals.open(task, opening)
+    def _open(self, name: str, opening: Callable[[], Ledger | Task]) -> Journal:
+        known = self.journals.get(name)
+        if known is not None and known.home and self.router.ended(name):
+            self.journals.forget(name)  # finished by the host: what comes now is another task under the same name
+            known = None
+        return known or self.journals.open(opening())
 
     def _task_id(self, site: Site, prompt: Prompt) -> str:
         if site.thread is not None:
@@ -136,8 +142,12 @@ class Desk:
 
     def named(self, reported: str) -> str:
         """Pool name of the chat model a provider calls so; empty when there is none."""
-        if not reported:
-            return ""
+        found = self._reported.get(reported)
+        if found is None:
+            found = self._reported[reported] = self._find(reported) if reported else ""
+        return found
+
+    def _find(self, reported: str) -> str:
         for exact in (True, False):
             for name, known in self._names.items():
                 if any(reported == item if exact else same_model(reported, item) for item in known):
@@ -174,23 +184,26 @@ class Desk:
 
     def load(self, site: Site, journal: Journal) -> None:
         """Read what was saved in the graph's state and checkpoints, where this process has not yet."""
-        with self.router.faults.kept("reading a LangGraph checkpoint"):
-            persist.load(site, self._reading(site, journal))
-        self.see(site, journal)
+        if site.in_graph:
+            with self.router.faults.kept("reading a LangGraph checkpoint"):
+                persist.load(site, self._reading(site, journal))
+            self.see(site, journal)
 
     async def aload(self, site: Site, journal: Journal) -> None:
         """`load` for asynchronous nodes."""
-        with self.router.faults.kept("reading a LangGraph checkpoint"):
-            await persist.aload(site, self._reading(site, journal))
-        self.see(site, journal)
+        if site.in_graph:
+            with self.router.faults.kept("reading a LangGraph checkpoint"):
+                await persist.aload(site, self._reading(site, journal))
+            self.see(site, journal)
 
     def see(self, site: Site, journal: Journal) -> None:
         """Take in the records of the state a node starts from."""
         with self.router.faults.kept("reading LangGraph records"):
             channel = site.channel(KEY)
-            self.take_in(journal, journal.unknown(channel))
-            with journal.lock:
-                journal.stored(channel)
+            if channel:
+                self.take_in(journal, journal.unknown(channel))
+                with journal.lock:
+                    journal.stored(channel)
 
     def _reading(self, site: Site, journal: Journal) -> persist.Reading:
         site = site if self.settings.durable else replace(site, checkpointer=None)
@@ -202,12 +215,14 @@ class Desk:
         """Write records beside the checkpoint a node runs from."""
         if self.settings.durable and persist.saves(site):
             with self.router.faults.kept("saving LangGraph records"), journal.lock:
+                self.refresh(journal)
                 persist.save(site, journal)
 
     async def asave(self, site: Site, journal: Journal) -> None:
         """`save` for asynchronous nodes."""
         if self.settings.durable and persist.saves(site):
             with self.router.faults.kept("saving LangGraph records"):
+                self.refresh(journal)
                 await persist.asave(site, journal)
 
     def unstored(self, site: Site, journal: Journal) -> list[str]:
@@ -222,18 +237,23 @@ class Desk:
         return within(record["ns"], site.parent) and lies_behind
 
     def refresh(self, journal: Journal) -> None:
-        """Bring the latest records up to the router's ledger: evidence and tool results come after the call."""
+        """Bring records up to the router's ledger: new steps, and evidence and tool results that came after the call."""
         ledger = self.router.ledger(journal.task.id)
         if ledger is None:
             return
         with journal.lock:
-            steps = {step.id: step for step in ledger.steps[-_LOOKED_BACK:]}
-            for key, record in list(journal.records.items())[-2 * _LOOKED_BACK :]:
-                step = steps.get(record["decision"])
-                if step is None or not record["answers"] or key not in journal.home:
-                    continue
-                if _mark(step) != record.get("mark"):
+            keys = [key for key in journal.unstored if journal.records[key]["ledger"] is None]
+            keys += [key for key in list(journal.records)[-2 * _LOOKED_BACK :] if key not in keys]
+            wanted = {journal.records[key]["decision"]: key for key in keys if self._is_ours(journal, key)}
+            for step in reversed(ledger.steps):
+                key = wanted.pop(step.id, None)
+                if key is not None and _mark(step) != journal.records[key].get("mark"):
                     journal.update(key, ledger=dumped(step), mark=_mark(step), g_after=step.g)
+                if not wanted:
+                    break
+
+    def _is_ours(self, journal: Journal, key: str) -> bool:
+        return key in journal.home and journal.records[key]["answers"] > 0
 
     def read_tools(self, journal: Journal, messages: Sequence[BaseMessage]) -> None:
         """Note how tool calls ended, from the results at the end of the messages."""
@@ -268,6 +288,12 @@ class Desk:
             self.router.report(journal.task.id, ())
 
 
+def _saves_by_cache(model: Model) -> bool:
+    priced = model.price != "unknown" and model.price.cached_input is not None
+    profile = model.profile
+    return priced or profile.prefill_tokens_per_s is not None or profile.prefill_j_per_token is not None
+
+
 def dumped(step: Step) -> Record:
     """A step as plain JSON. Of a long output the beginning and a hash are kept: the messages hold the rest."""
     output = step.output
@@ -278,5 +304,5 @@ def dumped(step: Step) -> Record:
 
 
 def _mark(step: Step) -> str:
-    tools = "".join("?" if call.ok is None else "01"[call.ok] for call in step.tool_calls)
+    tools = "".join(["?" if call.ok is None else "01"[call.ok] for call in step.tool_calls])
     return f"{len(step.outcome.evidence)}/{step.g}/{tools}"

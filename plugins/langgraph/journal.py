@@ -251,8 +251,9 @@ class Journals:
         self._open: OrderedDict[str, Journal] = OrderedDict()
         self._lock = threading.Lock()
 
-    def open(self, task: Task, opening: Ledger | Task) -> Journal:
+    def open(self, opening: Ledger | Task) -> Journal:
         """The journal of a task."""
+        task = opening.task if isinstance(opening, Ledger) else opening
         with self._lock:
             journal = self._open.get(task.id)
             if journal is None:
@@ -264,7 +265,11 @@ class Journals:
 
     def get(self, task: str) -> Journal | None:
         """The journal of a task this process has heard of."""
-        return self._open.get(task)
+        with self._lock:
+            journal = self._open.get(task)
+            if journal is not None:
+                self._open.move_to_end(task)
+            return journal
 
     def forget(self, task: str) -> None:
         """Begin anew at the next call."""

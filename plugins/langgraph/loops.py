@@ -22,15 +22,16 @@ class Target:
 
     make: Callable[[str], Any]
     """Pool name → the runnable to call."""
-    config: RunnableConfig
+    config: RunnableConfig | None
+    """As the host gave it; the rest is found by the model itself, as if it had been called without us."""
     kwargs: Mapping[str, Any]
     parsed: bool = False
     """True = the runnable returns something else than the reply, which is then heard through callbacks."""
 
-    def attempt(self, turn: Turn) -> tuple[RunnableConfig, Ears | None]:
+    def attempt(self, turn: Turn) -> tuple[RunnableConfig | None, Ears | None]:
         """Configuration of one attempt. Each attempt is a run of its own in the host's traces."""
         config = self.config
-        if turn.decision.attempt > 1 and "run_id" in config:
+        if config is not None and turn.decision.attempt > 1 and "run_id" in config:
             config = {key: value for key, value in config.items() if key != "run_id"}  # type: ignore[assignment]
         if not self.parsed:
             return config, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 try:
@@ -98,7 +99,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         while True:
             turn = call.turn()
             desk.save(site, journal)
-            with listening() as ears:
+            with _listening(handler) as ears:
                 try:
                     response = handler(self._request(request, turn, call))
                 except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
@@ -125,7 +126,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         while True:
             turn = call.turn()
             await desk.asave(site, journal)
-            with listening() as ears:
+            with _listening(handler) as ears:
                 try:
                     response = await handler(self._request(request, turn, call))
                 except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
@@ -177,10 +178,13 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
             if subtasks is not None:
                 self.desk.set_subtasks(call.journal, subtasks)
 
-    def _credit(self, call: Call, turn: Turn, ears: Ears, response: Any) -> None:
+    def _credit(self, call: Call, turn: Turn, ears: Ears | None, response: Any) -> None:
         """Observe for the model that really answered, and for the one decided if that is another."""
         with self.desk.router.faults.kept("crediting a model call"):
             message = _reply(response)
+            if ears is None:
+                call.answered(turn, message)
+                return
             replied = _heard(ears, message)
             names = known_names(self.desk.clients[turn.model])
             mine = [item for item in ears.calls.values() if not item.model or not names or item.model in names]
@@ -218,6 +222,12 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         if isinstance(response, AIMessage):
             response = ModelResponse(result=[response])
         return ExtendedModelResponse(model_response=response, command=Command(update=update))
+
+
+def _listening(handler: Any) -> AbstractContextManager[Ears | None]:
+    """Hear the calls that other middleware may make; where the handler is the model's own call there is none."""
+    innermost = getattr(handler, "__name__", "") in ("_execute_model_sync", "_execute_model_async")
+    return nullcontext() if innermost else listening()
 
 
 def _reply(response: Any) -> AIMessage | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class Prompt:
     """The first human message."""
     ends: Sequence[int] = ()
     """Tokens up to the end of each message."""
+    may_reason: bool = True
+    """False = no reply holds anything but text and tool calls, so no reasoning either."""
 
 
 CountTokens = Callable[[Sequence[BaseMessage]], int]
@@ -60,19 +62,31 @@ def read_prompt(
     """
     # tools are sent with every call, yet their schemas are only known to the client: one has about 400 characters
     tokens, images = 100 * len(tools), 0
-    ends = []
-    mark = hashlib.blake2b(digest_size=8)
+    ends, pieces, reasoning = [], [], False
     for message in messages:
-        mark.update(f"\x1e{message.type}\x1f{getattr(message, 'tool_call_id', '')}".encode())
-        characters = 0
-        for kind, text in _parts(message):
-            if kind == "image":
-                images += 1
-                tokens += TOKENS_PER_IMAGE
-            elif kind == "text":
+        kind, content = message.type, message.content
+        pieces.append(f"\x1e{kind}")
+        if isinstance(content, str):
+            pieces.append(content)
+            characters = len(content)
+        else:
+            reasoning = reasoning or kind == "ai"
+            characters = 0
+            for block in content:
+                if isinstance(block, dict) and is_image(block):
+                    images += 1
+                    tokens += TOKENS_PER_IMAGE
+                else:
+                    characters += len(_text(block))
+                pieces.append(repr(block))
+        if isinstance(message, AIMessage):
+            reasoning = reasoning or bool(message.additional_kwargs)
+            for call in message.tool_calls:
+                text = f"{call['name']} {call['args']}"
+                pieces.append(text)
                 characters += len(text)
-            mark.update(b"\x1f")
-            mark.update(text.encode("utf-8", "replace"))
+        elif isinstance(message, ToolMessage):
+            pieces.append(f"{message.tool_call_id} {message.status}")
         tokens += characters // CHARACTERS_PER_TOKEN + _OVERHEAD_TOKENS
         ends.append(tokens)
     if count is not None:
@@ -80,9 +94,10 @@ def read_prompt(
         ends = [end * counted // max(tokens, 1) for end in ends]
         tokens = counted
     needs = Needs(tools=bool(tools), vision=images > 0, structured=structured, context_tokens=tokens + room)
+    mark = hashlib.blake2b("\x1f".join(pieces).encode("utf-8", "replace"), digest_size=8)
     human = [message for message in messages if isinstance(message, HumanMessage)]
     goal = shown(human[0]) if human else ""
-    return Prompt(messages, tokens, needs, _latest(messages, human), mark.hexdigest(), goal, ends)
+    return Prompt(messages, tokens, needs, _latest(messages, human), mark.hexdigest(), goal, ends, reasoning)
 
 
 def served(prompt: Prompt, author_of: Callable[[BaseMessage], str]) -> dict[str, int]:
@@ -101,12 +116,15 @@ def served(prompt: Prompt, author_of: Callable[[BaseMessage], str]) -> dict[str,
 
 def shown(message: BaseMessage) -> str:
     """The readable text of a message, cut at 2,000 characters."""
-    return "\n".join(text for kind, text in _parts(message) if kind == "text")[:_LONGEST_TEXT]
+    content = message.content
+    if not isinstance(content, str):
+        content = "\n".join(text for block in content if (text := _text(block, told=True)))
+    return content[:_LONGEST_TEXT]
 
 
 def is_image(block: Mapping[str, Any]) -> bool:
     """Whether a content block is a picture in any provider's format; other media are not counted as such."""
-    kind = str(block.get("type", ""))
+    kind = block.get("type", "")
     if kind in ("image", "image_url", "input_image"):
         return True
     mime = block.get("mime_type") or block.get("media_type") or ""
@@ -115,25 +133,18 @@ def is_image(block: Mapping[str, Any]) -> bool:
 
 def _latest(messages: Sequence[BaseMessage], human: Sequence[BaseMessage]) -> str:
     last = [human[-1]] if human else []
-    if messages and messages[-1] not in last[-1:]:
+    if messages and not (last and messages[-1] is last[-1]):
         last.append(messages[-1])
     return "\n".join(shown(message) for message in last)[-_LONGEST_TEXT:]
 
 
-def _parts(message: BaseMessage) -> Iterator[tuple[str, str]]:
-    """Kind (`text`, `image`, `call`) and text of everything a message holds."""
-    content = message.content
-    for block in [content] if isinstance(content, str) else content:
-        if isinstance(block, str):
-            yield "text", block
-        elif is_image(block):
-            yield "image", repr(block)
-        elif isinstance(block.get("text"), str):
-            yield "text", block["text"]
-        elif block.get("type") != "tool_use":  # the same call is in `tool_calls`
-            yield "text", repr(block)
-    if isinstance(message, AIMessage):
-        for call in message.tool_calls:
-            yield "text", f"{call['name']} {call['args']}"
-    elif isinstance(message, ToolMessage) and message.status == "error":
-        yield "call", "error"
+def _text(block: str | dict[str, Any], told: bool = False) -> str:
+    """Text of a content block: what it says or, unless only what is told counts, whatever else it holds."""
+    if isinstance(block, str):
+        return block
+    text = block.get("text")
+    if isinstance(text, str):
+        return text
+    if told or block.get("type") == "tool_use":  # the same call is in `tool_calls`
+        return ""
+    return repr(block)

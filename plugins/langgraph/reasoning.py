@@ -18,7 +18,7 @@ _SIGNATURE_KEYS = ("__gemini_function_call_thought_signatures__", "__openai_func
 def author(message: BaseMessage) -> str:
     """Pool name of the model that wrote a reply, from the router's stamp; empty without one."""
     stamp = message.response_metadata.get(KEY)
-    return str(stamp.get("model", "")) if isinstance(stamp, Mapping) else ""
+    return str(stamp.get("model", "")) if isinstance(stamp, dict) else ""
 
 
 def has_reasoning(message: BaseMessage) -> bool:

@@ -49,5 +49,5 @@ def test_the_blocks_of_the_page_run(number: int, monkeypatch: pytest.MonkeyPatch
         small, large = (ChatOpenAI(model=name, base_url=server.base_url, api_key="none") for name in ("small", "large"))
         space: dict[str, object] = {"small": small, "large": large}
         for block in BLOCKS[: number + 1]:
-            exec(compile(block, "docs/langgraph.md", "exec"), space)  # noqa: S102
+            exec(compile(block, "docs/langgraph.md", "exec"), space)
     assert len(BLOCKS) >= 4
