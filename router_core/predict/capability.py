@@ -37,7 +37,7 @@ Group = tuple[str, ...]
 class CapabilityConfig(Settings):
     """Settings of the capability model."""
 
-    strength: float = Field(default=4.0, gt=0)
+    strength: float = Field(default=3.0, gt=0)
     """k: how many observations the parent's opinion of one model is worth in a child group."""
     least_spread: float = Field(default=0.1, ge=0)
     """Standard deviation of θ at least: a group without noise tells a lot about one model, not about the others."""
