@@ -98,11 +98,12 @@ def pairs(
     from langchain_core.messages import AIMessage, HumanMessage
     from langchain_openai import ChatOpenAI
     from langgraph.graph import START, MessagesState, StateGraph
+    from pydantic import SecretStr
 
     from steproute.plugins.langgraph import RoutedChatModel, RoutingMiddleware, router_node
 
     def client(name: str) -> Any:
-        return ChatOpenAI(model=name, base_url=base_url, api_key="none", max_retries=0)
+        return ChatOpenAI(model=name, base_url=base_url, api_key=SecretStr("none"), max_retries=0)
 
     clients = {f"m{i}": client(f"m{i}") for i in range(candidates)}
     history: list[Any] = []

@@ -89,9 +89,9 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         """Choose, call, credit; on to the next model when it fails."""
         call, routed = self._begin(request)
         if not routed:
-            with listening() as ears:
+            with listening() as heard:
                 response = handler(request)
-            self._credit_other(call, ears, response)
+            self._credit_other(call, heard, response)
             return response
         desk, site, journal = call.desk, call.site, call.journal
         desk.load(site, journal)
@@ -116,9 +116,9 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         """`wrap_model_call` for asynchronous agents."""
         call, routed = self._begin(request)
         if not routed:
-            with listening() as ears:
+            with listening() as heard:
                 response = await handler(request)
-            self._credit_other(call, ears, response)
+            self._credit_other(call, heard, response)
             return response
         desk, site, journal = call.desk, call.site, call.journal
         await desk.aload(site, journal)
