@@ -62,12 +62,25 @@ class Deciding:
 
     @classmethod
     def prepare(
-        cls, desk: Desk, config: RunnableConfig, prompt: Prompt, max_tokens: int | None = None, kind: str = "call"
+        cls,
+        desk: Desk,
+        config: RunnableConfig,
+        prompt: Prompt,
+        max_tokens: int | None = None,
+        site: Site | None = None,
     ) -> Self:
-        """Find out whose call it is."""
-        site = site_of(config)
+        """Find out whose call it is.
+
+        Args:
+            desk: the router's side.
+            config: of the call.
+            prompt: what is asked.
+            max_tokens: limit of the completion.
+            site: where it is asked; None = as the configuration says.
+        """
+        site = site or site_of(config)
         journal = desk.journal(site, config, prompt)
-        return cls(desk, journal, site, prompt, desk.role(site, config), max_tokens, kind)
+        return cls(desk, journal, site, prompt, desk.role(site, config), max_tokens)
 
     # --- before ---------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from steproute.plugins.langgraph.heard import Ears, HeardCall, listening
 from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, merge_records
 from steproute.plugins.langgraph.schema import subtasks_in
+from steproute.plugins.langgraph.site import site_of, site_of_runtime
 from steproute.plugins.langgraph.usage import describe, known_names, reported_model
 from steproute.router import Router
 
@@ -152,7 +153,11 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         limit = told if isinstance(told, int) else None
         count = self.desk.settings.count_tokens
         prompt = read_prompt(messages, tools=tools, structured=structured, room=limit or 0, count=count)
-        call = Call.prepare(self.desk, ensure_config(None), prompt, limit)
+        config = ensure_config(None)
+        site = site_of(config)
+        if not site.in_graph:
+            site = site_of_runtime(request.runtime, request.state)
+        call = Call.prepare(self.desk, config, prompt, limit, site)
         own = self.own
         if call.site.in_graph:
             execution = call.journal.execution(call.site)

@@ -91,6 +91,32 @@ def site_of(config: RunnableConfig) -> Site:
     )
 
 
+def site_of_runtime(runtime: Any, state: Mapping[str, Any]) -> Site:
+    """The place of an agent's model node, from what its middleware is handed.
+
+    In asynchronous agents on Python 3.10 the configuration does not reach a middleware. Names of agents and checkpoints
+    are then unknown, and what a call costs is saved when its node ends.
+
+    Args:
+        runtime: LangGraph's runtime.
+        state: the agent's state.
+    """
+    told = getattr(runtime, "execution_info", None)
+    if told is None:
+        return Site()
+    ns = str(told.checkpoint_ns or "")
+    return Site(
+        thread=told.thread_id,
+        node=ns.rpartition("|")[2].partition(":")[0],
+        ns=ns,
+        place=_place(ns, None),
+        root="" if "|" in ns else str(told.checkpoint_id),
+        execution=told.task_id,
+        attempt=int(told.node_attempt or 1),
+        read=state.__getitem__,
+    )
+
+
 def _place(ns: str, path: Any) -> str:
     names = [part.partition(":")[0] for part in ns.split("|")]
     if isinstance(path, (tuple, list)) and len(path) > 1 and path[0] == _PUSH:

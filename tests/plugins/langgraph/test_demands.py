@@ -12,6 +12,7 @@ pytest.importorskip("langgraph")
 pytest.importorskip("langchain_openai")
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
@@ -29,8 +30,14 @@ CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
 def chat_graph(llm: Any) -> Any:
+    def answer(state: MessagesState) -> Any:
+        return {"messages": [llm.invoke(state["messages"])]}
+
+    async def aanswer(state: MessagesState, config: RunnableConfig) -> Any:  # Python 3.10 wants the configuration told
+        return {"messages": [await llm.ainvoke(state["messages"], config)]}
+
     builder = StateGraph(MessagesState)
-    builder.add_node("chatbot", lambda state: {"messages": [llm.invoke(state["messages"])]})
+    builder.add_node("chatbot", RunnableLambda(answer, aanswer))
     builder.add_edge(START, "chatbot")
     return builder.compile(checkpointer=InMemorySaver())
 
@@ -42,6 +49,11 @@ def models_called(server: OpenAIServer) -> list[str]:
 def run_tests(path: str) -> str:
     """Run the tests."""
     return f"3 failed in {path}"
+
+
+def commit(message: str) -> str:
+    """Commit."""
+    return message
 
 
 HARD = "Find the race in this scheduler and fix it. " + "while queue: lock.acquire(); step(queue); " * 200
@@ -315,7 +327,7 @@ def test_tools_bound_beforehand_are_recognised_by_the_agent(
     create_react_agent(bound, [run_tests]).invoke({"messages": [("user", "go")]})
     assert server.calls[0].body["parallel_tool_calls"] is False
     with pytest.raises(ValueError, match="must match"):
-        create_react_agent(bound, [run_tests, print])
+        create_react_agent(bound, [run_tests, commit])
 
 
 @pytest.mark.parametrize("told", [None, True])
@@ -369,8 +381,8 @@ async def test_many_calls_at_once_in_one_node(make_router: Callable[..., Router]
     router = make_router()
     llm = RoutedChatModel(router, clients)
 
-    async def think(state: MessagesState) -> Any:
-        await asyncio.gather(*(llm.ainvoke("the same question") for _ in range(10)))
+    async def think(state: MessagesState, config: RunnableConfig) -> Any:
+        await asyncio.gather(*(llm.ainvoke("the same question", config) for _ in range(10)))
         return {}
 
     builder = StateGraph(MessagesState)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -72,10 +73,12 @@ async def test_every_model_call_of_an_agent_is_routed(
     assert set(out) == {"messages"}
     assert models_called(server) == ["large", "small"]
     assert [len(call.body["tools"]) for call in server.calls] == [1, 1]
-    records = agent.get_state(CONFIG).values[KEY]
-    assert [(record["model"], record["role"], record["billed"]) for record in records.values()] == [
-        ("large", "helper", 1),
-        ("small", "helper", 1),
+    # asynchronous agents on Python 3.10 do not tell a middleware their name
+    role = "model" if how == "async" and sys.version_info < (3, 11) else "helper"
+    records = agent.get_state(CONFIG).values[KEY].values()
+    assert [(record["model"], record["role"], record["billed"]) for record in records] == [
+        ("large", role, 1),
+        ("small", role, 1),
     ]
     assert router.spent("t")["usd"] == pytest.approx(CALL["large"] + CALL["small"])
     steps = router.ledger("t").steps  # type: ignore[union-attr]

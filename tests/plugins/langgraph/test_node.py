@@ -15,6 +15,7 @@ pytest.importorskip("langchain_openai")
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
 from langgraph.types import Command, Send
@@ -73,12 +74,12 @@ async def test_any_state_schema(kind: str, make_router: Callable[..., Router], c
     def worker(state: schema) -> Any:  # type: ignore[valid-type]
         return {"messages": [llm.invoke(messages_of(state))]}
 
-    async def again(state: schema) -> Any:  # type: ignore[valid-type]
-        return {"messages": [await llm.ainvoke(messages_of(state))]}
+    async def again(state: schema, config: RunnableConfig) -> Any:  # type: ignore[valid-type]
+        return {"messages": [await llm.ainvoke(messages_of(state), config)]}
 
     builder = StateGraph(schema)
     builder.add_node("route", router_node(router, schema, role=role, into="chosen"))
-    builder.add_node("worker", worker)
+    builder.add_node("worker", RunnableLambda(worker, again))
     builder.add_node("note", finish_node(router, schema, ends=False))
     builder.add_edge(START, "route")
     builder.add_edge("route", "worker")
