@@ -158,8 +158,10 @@ class Journal:
 
     def is_new_branch(self, site: Site) -> bool:
         """Whether this is the first call of a run that went back in time."""
-        if not site.addressed or site.root in self.branch.roots:
+        if not site.addressed:
             return False
+        if site.root in self.branch.roots:  # older versions run the old step itself again, later ones a fork of it
+            return any(root > site.root for root in self.branch.roots)
         return site.addressed != self.branch.addressed or ("|" not in site.ns and site.step <= self.branch.step)
 
     def follow(self, site: Site, start: str | None = None) -> None:

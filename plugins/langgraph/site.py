@@ -85,7 +85,8 @@ def site_of(config: RunnableConfig) -> Site:
         step=int(meta.get("langgraph_step") or 0),
         resuming=bool(values.get(_RESUMING)),
         execution=execution,
-        attempt=int(getattr(runtime, "node_attempt", 1) or 1),
+        # before 1.1.3 nothing but this flag tells a retry from the first attempt
+        attempt=int(getattr(runtime, "node_attempt", 0) or bool(values.get(_RESUMING))),
         checkpointer=values.get(_CHECKPOINTER) or None,
         read=values.get(_READ),
     )
