@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from steproute.plugins.langgraph.chat_model import RoutedChatModel
     from steproute.plugins.langgraph.middleware import RoutingMiddleware
     from steproute.plugins.langgraph.node import finish_node, latest_decision, router_node
+    from steproute.plugins.langgraph.schema import with_records
 
 _PLACES = {
     "RoutedChatModel": "chat_model",
@@ -16,9 +17,17 @@ _PLACES = {
     "finish_node": "node",
     "latest_decision": "node",
     "router_node": "node",
+    "with_records": "schema",
 }
 
-__all__ = ["RoutedChatModel", "RoutingMiddleware", "finish_node", "latest_decision", "router_node"]
+__all__ = [
+    "RoutedChatModel",
+    "RoutingMiddleware",
+    "finish_node",
+    "latest_decision",
+    "router_node",
+    "with_records",
+]
 
 
 def __getattr__(name: str) -> Any:

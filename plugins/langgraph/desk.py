@@ -106,10 +106,14 @@ class Desk:
 
     def _open(self, name: str, opening: Callable[[], Ledger | Task]) -> Journal:
         known = self.journals.get(name)
-        if known is not None and known.home and self.router.ended(name):
-            self.journals.forget(name)  # finished by the host: what comes now is another task under the same name
-            known = None
-        return known or self.journals.open(opening())
+        if known is None:
+            known = self.journals.open(opening())
+            if not self.router.ended(name):
+                self.router.accounts.open(name, known.task.parent, resume=True)
+                known.counted = bool(self.router.accounts.spending(name).spent)
+        elif known.home and self.router.ended(name):
+            known.begin_anew(opening())
+        return known
 
     def _task_id(self, site: Site, prompt: Prompt) -> str:
         if site.thread is not None:
@@ -165,14 +169,13 @@ class Desk:
             news = journal.take_in(records, refs)
             task = journal.task
             for record, before in news:
-                paid = before["spent"] if before is not None else {}
-                spent = {name: amount - paid.get(name, 0.0) for name, amount in record["spent"].items()}
-                if any(amount > 0 for amount in spent.values()):
-                    self.router.accounts.open(task.id, task.parent, resume=True)
-                    self.router.accounts.settle(task.id, None, spent)
-                for index, call_id in enumerate(record.get("tools") or ()):
-                    journal.tools.setdefault(call_id, (record["decision"], index))
-            steps = [Step.model_validate(record["ledger"]) for record, _ in news if record.get("ledger")]
+                if not record.get("ended"):
+                    self._count(journal, record, before)
+            steps = [
+                Step.model_validate(record["ledger"])
+                for record, _ in news
+                if record["ledger"] and not record.get("ended")
+            ]
             if not steps:
                 return
             ledger = self.router.ledger(task.id)
@@ -181,6 +184,19 @@ class Desk:
                 ledger = journal.opening = opening if isinstance(opening, Ledger) else Ledger(task=opening)
             known = {step.id for step in ledger.steps}
             ledger.steps.extend(step for step in steps if step.id not in known)
+
+    def _count(self, journal: Journal, record: Record, before: Record | None) -> None:
+        """Enter what another process spent for a step into the books."""
+        accounts, task = self.router.accounts, journal.task
+        for index, call_id in enumerate(record.get("tools") or ()):
+            journal.tools.setdefault(call_id, (record["decision"], index))
+        if before is None and journal.counted and record["at"] < journal.since:
+            return
+        paid = before["spent"] if before is not None else {}
+        spent = {name: amount - paid.get(name, 0.0) for name, amount in record["spent"].items()}
+        if any(amount > 0 for amount in spent.values()):
+            accounts.open(task.id, task.parent, resume=not self.router.ended(task.id))
+            accounts.settle(task.id, None, spent)
 
     def load(self, site: Site, journal: Journal) -> None:
         """Read what was saved in the graph's state and checkpoints, where this process has not yet."""
@@ -211,19 +227,27 @@ class Desk:
 
     # --- what is told to others --------------------------------------------------------------------------------
 
-    def save(self, site: Site, journal: Journal) -> None:
-        """Write records beside the checkpoint a node runs from."""
+    def save(self, site: Site, journal: Journal, only: str = "") -> None:
+        """Write records beside the checkpoint a node runs from.
+
+        Args:
+            site: where the call is made.
+            journal: of its task.
+            only: key of the one record to write; empty = all that no state holds.
+        """
         if self.settings.durable and persist.saves(site):
             with self.router.faults.kept("saving LangGraph records"), journal.lock:
                 self.refresh(journal)
-                persist.save(site, journal)
+                payload = persist.payload(site, journal, only)
+            with self.router.faults.kept("saving LangGraph records"):
+                persist.save(site, payload)
 
-    async def asave(self, site: Site, journal: Journal) -> None:
+    async def asave(self, site: Site, journal: Journal, only: str = "") -> None:
         """`save` for asynchronous nodes."""
         if self.settings.durable and persist.saves(site):
             with self.router.faults.kept("saving LangGraph records"):
                 self.refresh(journal)
-                await persist.asave(site, journal)
+                await persist.asave(site, persist.payload(site, journal, only))
 
     def unstored(self, site: Site, journal: Journal) -> list[str]:
         """Keys of records that a state should hold and does not, in this version: made in its graph or inside it."""

@@ -13,6 +13,7 @@ A call is recognised in two ways:
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
@@ -79,6 +80,9 @@ class Journal:
     unstored: dict[str, None] = field(default_factory=dict)
     """Keys of records that no state is known to hold in their latest version."""
     branch: Branch = field(default_factory=Branch)
+    since: float = field(default_factory=time.time)
+    counted: bool = False
+    """True = the router knew the task before this journal: what was saved until then is in its books already."""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _used: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Kind of caller and record → root checkpoint → reference that used it there."""
@@ -99,7 +103,7 @@ class Journal:
         execution.counts[base] = number + 1
         ref = f"{kind}:{site.ns}/{digest}/{number}"
         key = self.refs.get(ref)
-        if key is None:
+        if key is None or self._ended(key):
             channel = site.channel(KEY)
             key = self._decided_for(site, role, channel, ref) if kind == "call" else None
             key = key or self._numbered(site, base, channel, ref)
@@ -132,7 +136,7 @@ class Journal:
             uses = self._uses(ref, key)
             if not uses and key not in self.records:
                 return key
-            passed = (channel is not None and key in channel) or self._behind(site, uses)
+            passed = self._ended(key) or (channel is not None and key in channel) or self._behind(site, uses)
             if not passed and uses.get(site.root) in (None, ref):
                 return key
         raise AssertionError("unreachable")
@@ -141,7 +145,7 @@ class Journal:
         """The step that a router node decided for this call and no call of this branch has taken; nearest, then latest."""
         best: Record | None = None
         for copy in (channel if channel is not None else self.records).values():
-            if copy.get("kind") != "node" or copy.get("status") != "decided":
+            if copy.get("kind") != "node" or copy.get("status") != "decided" or self._ended(copy["key"]):
                 continue
             if copy["role"] not in ("", role) or not within(site.parent, copy["ns"]):
                 continue
@@ -151,6 +155,11 @@ class Journal:
             if best is None or (len(copy["ns"]), copy["at"]) > (len(best["ns"]), best["at"]):
                 best = copy
         return None if best is None else str(best["key"])
+
+    def _ended(self, key: str) -> bool:
+        """Whether a step belongs to a task that was finished under the same name."""
+        record = self.records.get(key)
+        return record is not None and bool(record.get("ended"))
 
     def _behind(self, site: Site, roots: Iterable[str]) -> bool:
         """Whether an earlier superstep of the running branch is among these."""
@@ -199,6 +208,16 @@ class Journal:
             for key in done:
                 del self.unstored[key]
 
+    def begin_anew(self, opening: Ledger | Task) -> None:
+        """The host finished the task: what comes now is another one under the same name."""
+        with self.lock:
+            for key in list(self.records):
+                if not self._ended(key):
+                    self.update(key, ended=True)
+            self.home.clear()
+            self.tools.clear()
+            self.opening, self.task = opening, task_of(opening)
+
     def take_in(
         self, records: Mapping[str, Any], refs: Mapping[str, str] | None = None
     ) -> list[tuple[Record, Record | None]]:
@@ -230,7 +249,7 @@ class Journal:
 
     def next_step(self, steps: int) -> str:
         """The router's key for a new step: the number of steps so far, made unique for parallel calls."""
-        taken = {record["step"] for record in self.records.values()}
+        taken = {record["step"] for record in self.records.values() if not record.get("ended")}
         if str(steps) not in taken:
             return str(steps)
         return next(f"{steps}.{again}" for again in count(1) if f"{steps}.{again}" not in taken)
@@ -255,7 +274,7 @@ class Journals:
 
     def open(self, opening: Ledger | Task) -> Journal:
         """The journal of a task."""
-        task = opening.task if isinstance(opening, Ledger) else opening
+        task = task_of(opening)
         with self._lock:
             journal = self._open.get(task.id)
             if journal is None:
@@ -273,11 +292,6 @@ class Journals:
                 self._open.move_to_end(task)
             return journal
 
-    def forget(self, task: str) -> None:
-        """Begin anew at the next call."""
-        with self._lock:
-            self._open.pop(task, None)
-
 
 _ALL: weakref.WeakKeyDictionary[Router, Journals] = weakref.WeakKeyDictionary()
 _ALL_LOCK = threading.Lock()
@@ -289,6 +303,11 @@ def journals_of(router: Router) -> Journals:
         if router not in _ALL:
             _ALL[router] = Journals()
         return _ALL[router]
+
+
+def task_of(opening: Ledger | Task) -> Task:
+    """The task a ledger, or the task itself, is about."""
+    return opening.task if isinstance(opening, Ledger) else opening
 
 
 def within(inner: str, outer: str) -> bool:

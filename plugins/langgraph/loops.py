@@ -45,7 +45,7 @@ def run(call: Call, target: Target) -> Any:
     desk.load(site, journal)
     while True:
         turn = call.turn()
-        desk.save(site, journal)
+        desk.save(site, journal, call.key)
         config, ears = target.attempt(turn)
         try:
             result = target.make(turn.model).invoke(list(turn.messages), config, **target.kwargs)
@@ -66,7 +66,7 @@ async def arun(call: Call, target: Target) -> Any:
     await desk.aload(site, journal)
     while True:
         turn = call.turn()
-        await desk.asave(site, journal)
+        await desk.asave(site, journal, call.key)
         config, ears = target.attempt(turn)
         try:
             result = await target.make(turn.model).ainvoke(list(turn.messages), config, **target.kwargs)
@@ -87,7 +87,7 @@ def stream(call: Call, target: Target) -> Iterator[Any]:
     desk.load(site, journal)
     while True:
         turn = call.turn()
-        desk.save(site, journal)
+        desk.save(site, journal, call.key)
         config, ears = target.attempt(turn)
         pieces: list[Any] = []
         try:
@@ -116,7 +116,7 @@ async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
     await desk.aload(site, journal)
     while True:
         turn = call.turn()
-        await desk.asave(site, journal)
+        await desk.asave(site, journal, call.key)
         config, ears = target.attempt(turn)
         pieces: list[Any] = []
         try:

@@ -99,7 +99,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         self._see_subtasks(call, request)
         while True:
             turn = call.turn()
-            desk.save(site, journal)
+            desk.save(site, journal, call.key)
             with _listening(handler) as ears:
                 try:
                     response = handler(self._request(request, turn, call))
@@ -126,7 +126,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         self._see_subtasks(call, request)
         while True:
             turn = call.turn()
-            await desk.asave(site, journal)
+            await desk.asave(site, journal, call.key)
             with _listening(handler) as ears:
                 try:
                     response = await handler(self._request(request, turn, call))

@@ -122,14 +122,16 @@ def finish_node(
 
     def finish(state: Any, config: RunnableConfig) -> Any:
         view = reader.read(state, config)
-        update = {KEY: view.update(desk)}
+        journal = view.journal
+        desk.refresh(journal)
         if ends:
             result = success(as_schema(view.values, State)) if success is not None else None
             if result is None or isinstance(result, bool):
-                router.finish(view.journal.task.id, result)
+                router.finish(journal.task.id, result)
             else:
-                router.finish(view.journal.task.id, reward=float(result))
-        return update
+                router.finish(journal.task.id, reward=float(result))
+            journal.begin_anew(journal.task)
+        return {KEY: view.update(desk)}
 
     return _annotated(finish, "finish", State, dict)
 

@@ -77,7 +77,8 @@ def _newest(site: Site, take_in: TakeIn) -> Reading:
         if saved is None:
             return
         take_in(*read_saved(saved))
-        if saved.parent_config is None or any(channel == CHANNEL for _, channel, _ in saved.pending_writes or ()):
+        whole = any(channel == CHANNEL and found["whole"] for _, channel, found in saved.pending_writes or ())
+        if whole or saved.parent_config is None:
             return
         saved = yield Ask(saved.parent_config)
 
@@ -102,25 +103,58 @@ def read_saved(saved: Any) -> tuple[Records, dict[str, str]]:
     values = saved.checkpoint.get("channel_values") or {}
     records: Records = merge_records(None, values.get(KEY) if isinstance(values.get(KEY), Mapping) else None)
     refs: dict[str, str] = {}
-    for _, channel, payload in saved.pending_writes or ():
-        if channel == CHANNEL and isinstance(payload, Mapping):
-            records = merge_records(records, payload["records"])
-            refs.update(payload["refs"])
-        elif channel == KEY and isinstance(payload, Mapping):
-            records = merge_records(records, payload)
+    for _, channel, found in saved.pending_writes or ():
+        if channel == CHANNEL and isinstance(found, Mapping):
+            records = merge_records(records, found["records"])
+            refs.update(found["refs"])
+        elif channel == KEY and isinstance(found, Mapping):
+            records = merge_records(records, found)
     return records, refs
 
 
-def save(site: Site, journal: Journal) -> None:
-    """Save what no state holds yet beside the checkpoint this step runs from."""
+def payload(site: Site, journal: Journal, only: str = "") -> dict[str, Any]:
+    """What is saved beside a checkpoint.
+
+    Every record that no state holds: the latest whole, older ones as one sum, since they may be very many.
+
+    Args:
+        site: where the call is made.
+        journal: of its task; the caller need not hold its lock.
+        only: key of the one record to save instead.
+    """
+    with journal.lock:
+        if only:
+            records = {key: journal.records[key] for key in (only,) if key in journal.records}
+            return {"records": records, "refs": journal.references(records), "whole": False}
+        journal.stored(site.channel(KEY))
+        keys = list(journal.unstored)
+        latest, older = keys[-_KEPT_WHOLE:], keys[:-_KEPT_WHOLE]
+        records = {key: journal.records[key] for key in latest}
+        if older:
+            records[EARLIER] = _sum(journal, older)
+        return {"records": records, "refs": journal.references(latest), "whole": True}
+
+
+def _sum(journal: Journal, keys: Sequence[str]) -> Record:
+    spent: dict[str, float] = {}
+    for key in keys:
+        record = journal.records[key]
+        for name, amount in () if record.get("ended") else record["spent"].items():
+            spent[name] = spent.get(name, 0.0) + amount
+    told = {"kind": "message", "status": "answered", "answers": len(keys), "learnt": 1, "spent": spent}
+    return new_record(EARLIER, **told, task=journal.task.id, version=len(keys))
+
+
+def save(site: Site, what: dict[str, Any]) -> None:
+    """Save beside the checkpoint this step runs from."""
     saver = site.checkpointer
     if not _belongs_to_running_loop(saver):  # else a blocking call in an asynchronous node: it can only be awaited
-        saver.put_writes(_config(site, site.root), [(CHANNEL, _payload(site, journal))], str(uuid.uuid4()))
+        saver.put_writes(_config(site, site.root), [(CHANNEL, what)], str(uuid.uuid4()))
 
 
-async def asave(site: Site, journal: Journal) -> None:
+async def asave(site: Site, what: dict[str, Any]) -> None:
     """`save` for asynchronous nodes."""
-    config, writes = _config(site, site.root), [(CHANNEL, _payload(site, journal))]
+    config, writes = _config(site, site.root), [(CHANNEL, what)]
     try:
         await site.checkpointer.aput_writes(config, writes, str(uuid.uuid4()))
     except NotImplementedError:  # a synchronous saver under a model that was awaited in a loop of its own
@@ -167,27 +201,6 @@ async def aload(site: Site, wanted: Reading) -> None:
 def _config(site: Site, checkpoint: str | None) -> dict[str, Any]:
     place = {"thread_id": site.thread, "checkpoint_ns": ""}
     return {"configurable": place if checkpoint is None else {**place, "checkpoint_id": checkpoint}}
-
-
-def _payload(site: Site, journal: Journal) -> dict[str, Any]:
-    """Every record no state holds: the latest whole, older ones as one sum, since they may be very many."""
-    with journal.lock:
-        journal.stored(site.channel(KEY))
-        keys = list(journal.unstored)
-        latest, older = keys[-_KEPT_WHOLE:], keys[:-_KEPT_WHOLE]
-        records = {key: journal.records[key] for key in latest}
-        if older:
-            records[EARLIER] = _sum(journal, older)
-        return {"records": records, "refs": journal.references(latest)}
-
-
-def _sum(journal: Journal, keys: Sequence[str]) -> Record:
-    spent: dict[str, float] = {}
-    for key in keys:
-        for name, amount in journal.records[key]["spent"].items():
-            spent[name] = spent.get(name, 0.0) + amount
-    told = {"kind": "message", "status": "answered", "answers": len(keys), "learnt": 1, "spent": spent}
-    return new_record(EARLIER, **told, task=journal.task.id, version=len(keys))
 
 
 def _belongs_to_running_loop(saver: Any) -> bool:

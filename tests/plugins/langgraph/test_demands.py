@@ -18,7 +18,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph_doubles import CALL, LARGE, Turns
 from pydantic import BaseModel
-from servers import OpenAIServer, Reply
+from servers import OllamaServer, OpenAIServer, Reply
 
 from steproute import Budget, Limit, Model, Price, Router
 from steproute.plugins.langgraph import RoutedChatModel, router_node
@@ -318,6 +318,36 @@ def test_in_create_react_agent(
     assert models_called(server) == ["large", "small", "large"]
     assert [len(call.body.get("tools") or []) for call in server.calls] == [1, 1, 0]
     assert router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+
+
+@pytest.mark.parametrize("client", ["openai", "ollama", "litellm"])
+async def test_in_create_agent_with_every_client(
+    client: str, make_router: Callable[..., Router], server: OpenAIServer, clients: dict[str, Any]
+) -> None:
+    agents = pytest.importorskip("langchain.agents")
+    asks = Reply(content="", tool_calls=[{"name": "run_tests", "arguments": {"path": "t.py"}}])
+    with OllamaServer() as local:
+        used: Any = local if client == "ollama" else server
+        if client == "ollama":
+            module = pytest.importorskip("langchain_ollama")
+            clients = {name: module.ChatOllama(model=name, base_url=local.url) for name in ("small", "large")}
+        elif client == "litellm":
+            module = pytest.importorskip("langchain_litellm")
+            options = {"api_base": server.base_url, "api_key": "none", "max_retries": 0}
+            clients = {name: module.ChatLiteLLM(model=f"openai/{name}", **options) for name in ("small", "large")}
+        used.queue(asks, Reply(content="three fail"), asks, Reply(content="three fail"))
+        router = make_router(Turns(("large", "small")))
+        agent = agents.create_agent(RoutedChatModel(router, clients), [run_tests], checkpointer=InMemorySaver())
+        for thread in ("sync", "async"):
+            config: Any = {"configurable": {"thread_id": thread}}
+            given: Any = {"messages": [("user", "how many fail?")]}
+            out = agent.invoke(given, config) if thread == "sync" else await agent.ainvoke(given, config)
+            assert out["messages"][-1].content == "three fail"
+            assert [
+                message.response_metadata["steproute"]["model"] for message in out["messages"] if message.type == "ai"
+            ] == ["large", "small"]
+        assert [call.body["model"] for call in used.calls] == ["large", "small"] * 2
+        assert router.spent("sync")["tokens"] == 56
 
 
 def test_tools_bound_beforehand_are_recognised_by_the_agent(

@@ -314,6 +314,98 @@ def test_the_budget_goes_on_in_a_new_process(
     assert len(server.calls) == 4
 
 
+def counting_graph(make_router: Callable[..., Router], clients: Any, saver: Any, ends: bool) -> tuple[Router, Any]:
+    router = make_router()
+    llm = RoutedChatModel(router, clients)
+    builder = StateGraph(MessagesState)
+    builder.add_node("route", router_node(router))
+    builder.add_node("work", lambda state: {"messages": [llm.invoke(state["messages"])]})
+    builder.add_node("end", finish_node(router, ends=ends))
+    for one, two in ((START, "route"), ("route", "work"), ("work", "end")):
+        builder.add_edge(one, two)
+    return router, builder.compile(checkpointer=saver)
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["same process", "new process"])
+def test_what_follows_a_finished_task_is_another(
+    same: bool, saver: Any, make_router: Callable[..., Router], clients: Any
+) -> None:
+    router, graph = counting_graph(make_router, clients, saver, ends=True)
+    graph.invoke(HI, CONFIG)
+    assert router.ended("t")
+    (record,) = graph.get_state(CONFIG).values[KEY].values()
+    assert (record["ended"], record["billed"]) == (True, 1)
+    if not same:
+        router, graph = counting_graph(make_router, clients, saver, ends=False)
+    seen: list[Any] = []
+    finish, router.finish = (
+        router.finish,
+        lambda *given, **more: seen.append(router.spent("t")) or finish(*given, **more),
+    )  # type: ignore[method-assign]
+    graph.invoke({"messages": ["more"]}, CONFIG)
+    spent = seen[0] if same else router.spent("t")
+    assert spent["tokens"] == 28
+    assert len(graph.get_state(CONFIG).values[KEY]) == 2
+
+
+def test_a_task_finished_by_the_host_begins_anew(make_router: Callable[..., Router], clients: Any) -> None:
+    router, graph = counting_graph(make_router, clients, InMemorySaver(), ends=False)
+    graph.invoke(HI, CONFIG)
+    router.finish("t", success=True)
+    graph.invoke({"messages": ["more"]}, CONFIG)
+    assert router.spent("t")["tokens"] == 28
+    assert [decision.step for decision in router.decisions("t")] == ["0"]
+
+
+def test_a_journal_that_was_let_go_counts_nothing_twice(make_router: Callable[..., Router], clients: Any) -> None:
+    from steproute.plugins.langgraph.journal import journals_of
+
+    router, graph = counting_graph(make_router, clients, InMemorySaver(), ends=False)
+    graph.invoke(HI, CONFIG)
+    journals_of(router)._open.clear()
+    graph.invoke({"messages": ["more"]}, CONFIG)
+    assert router.spent("t")["tokens"] == 56
+    assert len(router.ledger("t").steps) == 2  # type: ignore[union-attr]
+
+
+def test_a_very_long_thread_without_a_router_node(saver: Any, make_router: Callable[..., Router], clients: Any) -> None:
+    """What is saved beside a checkpoint stays small; the spending of all steps goes on in a new process."""
+
+    def build() -> tuple[Router, Any]:
+        router = make_router()
+        llm = RoutedChatModel(router, clients)
+        builder = StateGraph(MessagesState)
+        builder.add_node("work", lambda state: {"messages": [llm.invoke(state["messages"][-1:])]})
+        builder.add_edge(START, "work")
+        return router, builder.compile(checkpointer=saver)
+
+    _, graph = build()
+    for number in range(40):
+        graph.invoke({"messages": [str(number)]}, CONFIG)
+    router, graph = build()
+    graph.invoke({"messages": ["last"]}, CONFIG)
+    assert router.spent("t")["tokens"] == pytest.approx(41 * 28)
+    saved = max(len(str(write)) for item in saver.list(CONFIG) for write in item.pending_writes or ())
+    assert saved < 40_000
+
+
+async def test_a_blocking_call_in_an_asynchronous_node(
+    asaver: Any, make_router: Callable[..., Router], clients: Any
+) -> None:
+    router = make_router()
+    llm = RoutedChatModel(router, clients)
+
+    async def work(state: MessagesState, config: RunnableConfig) -> Any:
+        return {"messages": [llm.invoke(state["messages"], config)]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("work", work)
+    builder.add_edge(START, "work")
+    out = await builder.compile(checkpointer=asaver).ainvoke(HI, CONFIG)
+    assert out["messages"][-1].content == "small speaking"
+    assert router.errors == 0
+
+
 def test_a_task_that_was_only_idle_goes_on_with_its_budget(make_router: Callable[..., Router], clients: Any) -> None:
     now = [0.0]
     only = Process(
