@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 try:
@@ -12,7 +12,7 @@ try:
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
     from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
     from langchain_core.runnables import Runnable, RunnableConfig
-    from langchain_core.runnables.config import ensure_config, merge_configs
+    from langchain_core.runnables.config import ensure_config
 except ImportError as error:
     raise ImportError(
         f"RoutedChatModel needs langchain-core ({error}); install it with: pip install 'steproute[langgraph]'"
@@ -20,7 +20,7 @@ except ImportError as error:
 
 from pydantic import Field, PrivateAttr
 
-from steproute.plugins.langgraph import loops
+from steproute.plugins.langgraph import events, loops
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
@@ -179,11 +179,7 @@ class RoutedChatModel(BaseChatModel):
         """Events of the model chosen."""
         if version != "v3":
             return super().stream_events(input, config, version=version, **kwargs)
-        call, target = self._routed(input, config, kwargs.pop("stop", None), kwargs)
-        call.desk.load(call.site, call.journal)
-        turn = call.turn()
-        options = merge_configs(target.config, {"callbacks": [loops.Settling(call, turn)]})
-        return target.make(turn.model).stream_events(list(turn.messages), options, version="v3", **target.kwargs)
+        return events.stream_events(*self._routed(input, config, kwargs.pop("stop", None), kwargs))
 
     def astream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
@@ -191,19 +187,7 @@ class RoutedChatModel(BaseChatModel):
         """Events of the model chosen."""
         if version != "v3":
             return super().astream_events(input, config, version=version, **kwargs)
-        return self._astream_v3(input, config, kwargs)
-
-    def _astream_v3(self, input: Any, config: RunnableConfig | None, kwargs: dict[str, Any]) -> Awaitable[Any]:
-        async def begin() -> Any:
-            call, target = self._routed(input, config, kwargs.pop("stop", None), kwargs)
-            await call.desk.aload(call.site, call.journal)
-            turn = call.turn()
-            options = merge_configs(target.config, {"callbacks": [loops.Settling(call, turn)]})
-            return await target.make(turn.model).astream_events(
-                list(turn.messages), options, version="v3", **target.kwargs
-            )
-
-        return begin()
+        return events.astream_events(*self._routed(input, config, kwargs.pop("stop", None), kwargs))
 
     # --- inside -----------------------------------------------------------------------------------------------
 

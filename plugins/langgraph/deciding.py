@@ -17,6 +17,7 @@ from steproute.errors import BudgetExceeded, NoEligibleModel
 from steproute.ledger import Ledger
 from steproute.plugins.langgraph.desk import Desk
 from steproute.plugins.langgraph.journal import Journal
+from steproute.plugins.langgraph.ledgers import read_tools
 from steproute.plugins.langgraph.prompt import Prompt, served
 from steproute.plugins.langgraph.reasoning import fit_for, holder
 from steproute.plugins.langgraph.records import Record
@@ -118,7 +119,7 @@ class Deciding:
 
     def _recognised(self) -> str:
         with self.desk.router.faults.kept("recognising a LangGraph call"):
-            self.desk.read_tools(self.journal, self.prompt.messages)
+            read_tools(self.desk.router, self.journal, self.prompt.messages)
             if self.desk.caches:
                 self._served = served(self.prompt, self.desk.author)
             return self.journal.place(self.site, self.prompt.digest, self.role, self.kind)

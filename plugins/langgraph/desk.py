@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from steproute.errors import ConfigError, unknown_name
-from steproute.ledger import Ledger, Step, Subtask, Task, ToolCall
+from steproute.ledger import Ledger, Step, Task
 from steproute.models import Model
 from steproute.plugins.langgraph import persist
-from steproute.plugins.langgraph.journal import Journal, journals_of, within
+from steproute.plugins.langgraph.journal import Journal, within
+from steproute.plugins.langgraph.journals import journals_of
+from steproute.plugins.langgraph.ledgers import refresh
 from steproute.plugins.langgraph.prompt import CountTokens, Prompt, shown
 from steproute.plugins.langgraph.reasoning import author
 from steproute.plugins.langgraph.records import KEY, Record
@@ -28,9 +30,6 @@ TaskSetting = str | Task | Ledger | Callable[[RunnableConfig], "str | Task"] | N
 
 TASK = "steproute_task"
 ROLE = "steproute_role"
-_LOOKED_BACK = 4
-"""Steps whose evidence may still change after later steps have begun."""
-_OUTPUT_KEPT = 200
 _GENERIC_NODES = frozenset({"model", "agent", "call_model", "llm", "chatbot"})
 _RUNS_KEPT = 128
 
@@ -237,7 +236,7 @@ class Desk:
         """
         if self.settings.durable and persist.saves(site):
             with self.router.faults.kept("saving LangGraph records"), journal.lock:
-                self.refresh(journal)
+                refresh(self.router, journal)
                 payload = persist.payload(site, journal, only)
             with self.router.faults.kept("saving LangGraph records"):
                 persist.save(site, payload)
@@ -246,12 +245,12 @@ class Desk:
         """`save` for asynchronous nodes."""
         if self.settings.durable and persist.saves(site):
             with self.router.faults.kept("saving LangGraph records"):
-                self.refresh(journal)
+                refresh(self.router, journal)
                 await persist.asave(site, persist.payload(site, journal, only))
 
     def unstored(self, site: Site, journal: Journal) -> list[str]:
         """Keys of records that a state should hold and does not, in this version: made in its graph or inside it."""
-        self.refresh(journal)
+        refresh(self.router, journal)
         with journal.lock:
             return [key for key in journal.unstored if self._belongs(site, journal, key)]
 
@@ -260,73 +259,8 @@ class Desk:
         lies_behind = journal.branch.made(record["root"]) or not record["root"]
         return within(record["ns"], site.parent) and lies_behind
 
-    def refresh(self, journal: Journal) -> None:
-        """Bring records up to the router's ledger: new steps, and evidence and tool results that came after the call."""
-        ledger = self.router.ledger(journal.task.id)
-        if ledger is None:
-            return
-        with journal.lock:
-            keys = [key for key in journal.unstored if journal.records[key]["ledger"] is None]
-            keys += [key for key in list(journal.records)[-2 * _LOOKED_BACK :] if key not in keys]
-            wanted = {journal.records[key]["decision"]: key for key in keys if self._is_ours(journal, key)}
-            for step in reversed(ledger.steps):
-                key = wanted.pop(step.id, None)
-                if key is not None and _mark(step) != journal.records[key].get("mark"):
-                    journal.update(key, ledger=dumped(step), mark=_mark(step), g_after=step.g)
-                if not wanted:
-                    break
-
-    def _is_ours(self, journal: Journal, key: str) -> bool:
-        return key in journal.home and journal.records[key]["answers"] > 0
-
-    def read_tools(self, journal: Journal, messages: Sequence[BaseMessage]) -> None:
-        """Note how tool calls ended, from the results at the end of the messages."""
-        for message in reversed(messages):
-            if not isinstance(message, ToolMessage):
-                break
-            with journal.lock:
-                found = journal.tools.pop(message.tool_call_id, None)
-            if found is not None:
-                self._tool_ended(journal, found, shown(message) if message.status == "error" else "")
-
-    def _tool_ended(self, journal: Journal, found: tuple[str, int], error: str) -> None:
-        decision, index = found
-        ledger = self.router.ledger(journal.task.id)
-        step = next((item for item in reversed(ledger.steps[-32:]) if item.id == decision), None) if ledger else None
-        if step is None or index >= len(step.tool_calls):
-            return
-        call: ToolCall = step.tool_calls[index]
-        call.ok, call.error = not error, " ".join(error.split())[:200]
-        made = next((item for item in reversed(self.router.decisions(journal.task.id)) if item.id == decision), None)
-        if made is not None:
-            self.router.report(journal.task.id, (), made)
-
-    def set_subtasks(self, journal: Journal, subtasks: Sequence[Subtask]) -> None:
-        """Put the subtasks a state holds into the ledger."""
-        ledger = self.router.ledger(journal.task.id)
-        if ledger is None:
-            opening = journal.opening
-            ledger = journal.opening = opening if isinstance(opening, Ledger) else Ledger(task=opening)
-        if ledger.subtasks != list(subtasks):
-            ledger.subtasks = list(subtasks)
-            self.router.report(journal.task.id, ())
-
 
 def _saves_by_cache(model: Model) -> bool:
     priced = model.price != "unknown" and model.price.cached_input is not None
     profile = model.profile
     return priced or profile.prefill_tokens_per_s is not None or profile.prefill_j_per_token is not None
-
-
-def dumped(step: Step) -> Record:
-    """A step as plain JSON. Of a long output the beginning and a hash are kept: the messages hold the rest."""
-    output = step.output
-    if len(output) > _OUTPUT_KEPT:
-        mark = hashlib.blake2b(output.encode("utf-8", "replace"), digest_size=8).hexdigest()
-        output = f"{output[:_OUTPUT_KEPT]}… #{mark}"
-    return {**step.model_dump(mode="json", exclude_defaults=True), "output": output}
-
-
-def _mark(step: Step) -> str:
-    tools = "".join(["?" if call.ok is None else "01"[call.ok] for call in step.tool_calls])
-    return f"{len(step.outcome.evidence)}/{step.g}/{tools}"

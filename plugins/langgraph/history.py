@@ -13,8 +13,9 @@ from steproute.ledger import Outcome, Step, ToolCall
 from steproute.models import Needs
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.deciding import Turn
-from steproute.plugins.langgraph.desk import Desk, dumped
+from steproute.plugins.langgraph.desk import Desk
 from steproute.plugins.langgraph.journal import Journal
+from steproute.plugins.langgraph.ledgers import dumped
 from steproute.plugins.langgraph.prompt import Prompt, shown
 from steproute.plugins.langgraph.records import KEY, Record, new_record
 from steproute.plugins.langgraph.site import Site

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,11 +50,11 @@ def run(call: Call, target: Target) -> Any:
             result = target.make(turn.model).invoke(list(turn.messages), config, **target.kwargs)
         except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
             try:
-                call.failed(turn, error, _reply(ears))
+                call.failed(turn, error, reply(ears))
             finally:
                 desk.save(site, journal)
             continue
-        call.answered(turn, _reply(ears) if target.parsed else _message(result))
+        call.answered(turn, reply(ears) if target.parsed else _message(result))
         desk.save(site, journal)
         return result
 
@@ -72,11 +71,11 @@ async def arun(call: Call, target: Target) -> Any:
             result = await target.make(turn.model).ainvoke(list(turn.messages), config, **target.kwargs)
         except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
             try:
-                call.failed(turn, error, _reply(ears))
+                call.failed(turn, error, reply(ears))
             finally:
                 await desk.asave(site, journal)
             continue
-        call.answered(turn, _reply(ears) if target.parsed else _message(result))
+        call.answered(turn, reply(ears) if target.parsed else _message(result))
         await desk.asave(site, journal)
         return result
 
@@ -99,13 +98,13 @@ def stream(call: Call, target: Target) -> Iterator[Any]:
             raise
         except BaseException as error:
             try:
-                call.failed(turn, error, _reply(ears))
+                call.failed(turn, error, reply(ears))
             finally:
                 desk.save(site, journal)
             if pieces:
                 raise
             continue
-        call.answered(turn, _reply(ears) if target.parsed else _whole(pieces))
+        call.answered(turn, reply(ears) if target.parsed else _whole(pieces))
         desk.save(site, journal)
         return
 
@@ -128,13 +127,13 @@ async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
             raise
         except BaseException as error:
             try:
-                call.failed(turn, error, _reply(ears))
+                call.failed(turn, error, reply(ears))
             finally:
                 await desk.asave(site, journal)
             if pieces:
                 raise
             continue
-        call.answered(turn, _reply(ears) if target.parsed else _whole(pieces))
+        call.answered(turn, reply(ears) if target.parsed else _whole(pieces))
         await desk.asave(site, journal)
         return
 
@@ -164,31 +163,11 @@ def _whole(pieces: list[Any]) -> BaseMessage | None:
     return message_chunk_to_message(last) if isinstance(last, BaseMessageChunk) else _message(last)
 
 
-def _reply(ears: Ears | None) -> BaseMessage | None:
+def reply(ears: Ears | None) -> BaseMessage | None:
+    """The latest reply heard."""
     heard = ears.replied if ears is not None else None
     return heard.message if heard is not None else None
 
 
 def _message(result: Any) -> BaseMessage | None:
     return result if isinstance(result, BaseMessage) else None
-
-
-class Settling(Ears):
-    """Settles a call whose events the host reads by itself, once the model has finished or failed."""
-
-    def __init__(self, call: Call, turn: Turn):
-        super().__init__()
-        self._call, self._turn = call, turn
-
-    def on_llm_end(self, response: Any, *, run_id: Any, **more: Any) -> None:
-        """A call returned."""
-        super().on_llm_end(response, run_id=run_id, **more)
-        self._call.answered(self._turn, _reply(self))
-        self._call.desk.save(self._call.site, self._call.journal)
-
-    def on_llm_error(self, error: BaseException, *, run_id: Any, **more: Any) -> None:
-        """A call failed."""
-        super().on_llm_error(error, run_id=run_id, **more)
-        with contextlib.suppress(type(error)):  # raised again where nobody else is to be tried; the host has it already
-            self._call.failed(self._turn, error)
-        self._call.desk.save(self._call.site, self._call.journal)

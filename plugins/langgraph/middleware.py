@@ -25,6 +25,7 @@ from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.heard import Ears, HeardCall, listening
+from steproute.plugins.langgraph.ledgers import set_subtasks
 from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, merge_records
 from steproute.plugins.langgraph.schema import subtasks_in
@@ -181,7 +182,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         with self.desk.router.faults.kept("reading subtasks"):
             subtasks = subtasks_in(request.state)
             if subtasks is not None:
-                self.desk.set_subtasks(call.journal, subtasks)
+                set_subtasks(self.desk.router, call.journal, subtasks)
 
     def _credit(self, call: Call, turn: Turn, ears: Ears | None, response: Any) -> None:
         """Observe for the model that really answered, and for the one decided if that is another."""

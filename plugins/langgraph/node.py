@@ -23,6 +23,7 @@ from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.history import read_history
 from steproute.plugins.langgraph.journal import Journal
+from steproute.plugins.langgraph.ledgers import read_tools, refresh, set_subtasks
 from steproute.plugins.langgraph.prompt import Prompt, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, as_mapping, records_in
 from steproute.plugins.langgraph.schema import as_schema, subtasks_in, with_records
@@ -123,7 +124,7 @@ def finish_node(
     def finish(state: Any, config: RunnableConfig) -> Any:
         view = reader.read(state, config)
         journal = view.journal
-        desk.refresh(journal)
+        refresh(router, journal)
         if ends:
             result = success(as_schema(view.values, State)) if success is not None else None
             if result is None or isinstance(result, bool):
@@ -182,10 +183,10 @@ class _Reader:
         fresh = not journal.home and not journal.records
         desk.load(site, journal)
         desk.take_in(journal, journal.unknown(values.get(KEY)))
-        desk.read_tools(journal, prompt.messages)
+        read_tools(desk.router, journal, prompt.messages)
         subtasks = subtasks_in(values, self._subtasks_key)
         if subtasks is not None:
-            desk.set_subtasks(journal, subtasks)
+            set_subtasks(desk.router, journal, subtasks)
         watching = not fresh or bool(journal.records)
         read_history(desk, journal, site, prompt.messages, watching)
         return _View(site, values, prompt, journal)

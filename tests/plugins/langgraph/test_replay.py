@@ -358,7 +358,7 @@ def test_a_task_finished_by_the_host_begins_anew(make_router: Callable[..., Rout
 
 
 def test_a_journal_that_was_let_go_counts_nothing_twice(make_router: Callable[..., Router], clients: Any) -> None:
-    from steproute.plugins.langgraph.journal import journals_of
+    from steproute.plugins.langgraph.journals import journals_of
 
     router, graph = counting_graph(make_router, clients, InMemorySaver(), ends=False)
     graph.invoke(HI, CONFIG)
