@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,6 +9,8 @@ from langgraph_doubles import LARGE, SMALL
 from servers import OpenAIServer, Reply
 
 from steproute import Budget, Router
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else LiteLLM asks the network for prices
 
 
 @pytest.fixture

@@ -489,6 +489,19 @@ def test_what_is_saved_beside_a_checkpoint_stays_out_of_the_hosts_way(
     assert len(list(only.graph.get_state_history(CONFIG))) > 3
 
 
+def test_a_checkpointer_that_refuses_is_no_fault_of_the_host(make_router: Callable[..., Router], clients: Any) -> None:
+    class Refusing(InMemorySaver):
+        def put_writes(self, config: Any, writes: Any, *more: Any) -> None:
+            if any(channel == "steproute:journal" for channel, _ in writes):
+                raise OSError("disk full")
+            super().put_writes(config, writes, *more)
+
+    router, graph = counting_graph(lambda: make_router(on_error="fallback"), clients, Refusing(), ends=False)
+    assert graph.invoke(HI, CONFIG)["messages"][-1].content == "small speaking"
+    assert router.errors == 2
+    assert router.spent("t")["tokens"] == 28
+
+
 SCRIPT = """
 import os, signal, sqlite3, sys
 sys.path.insert(0, {tests!r})
