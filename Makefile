@@ -53,6 +53,7 @@ test-ag2-oldest: .venvs/ag2-oldest/.stamp
 
 test-pythons:  ## the core on every other Python found
 	@for version in 3.10 3.11 3.12 3.13; do \
+		if [ python$$version = "$(PYTHON)" ]; then continue; fi; \
 		if python$$version -c 'import venv, ensurepip' >/dev/null 2>&1; then \
 			$(MAKE) --no-print-directory .venvs/python$$version/.stamp PYTHON=python$$version && \
 			.venvs/python$$version/bin/python -m pytest tests/core --ignore tests/core/verify --ignore tests/core/report \
