@@ -93,7 +93,7 @@ def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
     notes = [
         "Amounts are means per task; ± is half the 95 % Wilson interval; value = solved problems minus the price of the seconds.",
         "regret: mean of V* − Q* over all choices, known from the recorded tree (lower is better).",
-        "fooled: passed the visible examples, failed the hidden tests.",
+        "fooled: passed all visible checks, failed the hidden tests.",
     ]
     if energy:
         notes.append(f"joules: {next(row['energy_source'] for row in summary if row['energy_source'])}, not measured.")
