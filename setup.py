@@ -13,4 +13,8 @@ packages = []
 for name, folder in MOUNTS.items():
     packages += [name, *(f"{name}.{child}" for child in find_packages(folder))]
 
-setup(packages=packages, package_dir=MOUNTS, package_data={name: ["py.typed", "*.html", "*.js", "*.css"] for name in packages})
+setup(
+    packages=packages,
+    package_dir=MOUNTS,
+    package_data={name: ["py.typed", "*.html", "*.js", "*.css"] for name in packages},
+)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from steproute.benchmarks.coderouterbench.plot import write_plot
-from steproute.benchmarks.coderouterbench.replay import METRIC_WEIGHT, Replay, ReplaySettings, needs_text, replay
+from steproute.benchmarks.coderouterbench.replay import Replay, ReplaySettings, needs_text, replay
 from steproute.benchmarks.coderouterbench.table import OutcomeTable, load_prior, load_table
 from steproute.benchmarks.statistics import mean_interval
 from steproute.errors import ConfigError, unknown_name
