@@ -126,7 +126,9 @@ class Model(Settings):
         if isinstance(value, dict):
             return Price(**value)
         if not isinstance(value, Price) and value != "unknown":
-            raise ValueError(f'seen {value!r}; allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"')
+            raise ValueError(
+                f'seen {value!r}; allowed: Price(input=…, output=…) in USD per million tokens, "free" or "unknown"'
+            )
         return value
 
     @property
