@@ -96,15 +96,12 @@ class VerifiedCalls:
         return n >= config.seen and dimension in self._verdicts and (ends + 1) / (n + 2) > config.near_binary
 
     def rates(self, dimension: str) -> Rates:
-        """Sensitivity and specificity of the verifier in a dimension, shrunk towards those in all of them."""
-        own = self._verdicts.get(dimension, [0.0] * 4)
-        everywhere = [sum(counts[i] for counts in self._verdicts.values()) for i in range(4)]
-        k, start = self.config.strength, self.config.correct
-        found = []
-        for good, bad in ((0, 1), (3, 2)):
-            pooled = (everywhere[good] + k * start) / (everywhere[good] + everywhere[bad] + k)
-            found.append((own[good] + k * pooled) / (own[good] + own[bad] + k))
-        return Rates(*found)
+        """Sensitivity and specificity of the verifier in a dimension."""
+        k, prior = self.config.strength, self.config.correct
+        counts = self._verdicts.get(dimension, (0.0, 0.0, 0.0, 0.0))
+        return Rates(
+            (counts[0] + k * prior) / (counts[0] + counts[1] + k), (counts[3] + k * prior) / (counts[2] + counts[3] + k)
+        )
 
     def correlation(self, group: Group) -> float:
         """Correlation of two models' success on one task of a group."""
