@@ -163,7 +163,7 @@ def test_keys_of_the_environment_are_removed_wherever_they_appear(monkeypatch):
 
 def test_environment_secrets_leave_ordinary_words_alone():
     seen = environment_secrets(
-        {"A_TOKEN": "anything", "B_API_KEY": "x9", "C_SECRET": "abcdef-1", "HOME": "/root/abc-1"}
+        {"A_TOKEN": "anything", "B_API_KEY": "x9", "C_SECRET": "abcdef-1", "HOME": "/home/abc-1"}
     )
     assert seen == ["abcdef-1"]
 
