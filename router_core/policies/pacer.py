@@ -33,6 +33,7 @@ from steproute.progress import Progress, Regime, expected_progress
 STATE_VERSION = 1
 KEPT_TASKS = 1000
 MEMO = "pacer"
+SHIFTED = "pacer:shifted"
 REMAINING = "pacer: 1 - E[g]"
 TIE = 1e-6
 """Equal scores are drawn from: untried models would else be tried in the same order in every group."""
@@ -109,10 +110,11 @@ class Pacer:
         found = self.capability.estimate(context.group, names)
         context.memo[MEMO] = found
         posterior = self._tasks.get(context.task.id)
-        if posterior is None:
-            return found
-        shifts, variances = posterior.shifts(names)
-        return Estimate(found.mean + shifts, found.variance + np.array(variances), found.noise)
+        if posterior is not None:
+            shifts, variances = posterior.shifts(names)
+            found = Estimate(found.mean + shifts, found.variance + np.array(variances), found.noise)
+        context.memo[SHIFTED] = found
+        return found
 
     # --- scoring ---------------------------------------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class Pacer:
             variance = np.array([candidate.gain_sd**2 for candidate in context.candidates])
             noise = self.config.capability.noise
         else:
-            found = self._estimate(context)
+            found = context.memo.get(SHIFTED) or self._estimate(context)  # `predict` has just worked it out
             gains, variance, noise = remaining * found.mean, found.variance, found.noise
             if self.config.verify and self.verified.applies(context.group[0] if context.group else ""):
                 return self._score_verified(context, found, prices)
