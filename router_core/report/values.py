@@ -12,9 +12,17 @@ Number = int | float
 
 def number(value: object, digits: int = 5) -> Number | None:
     """A finite number rounded to significant digits; None for anything else, NaN and booleans included."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    rounded = float(f"{value:.{digits}g}")
+    try:
+        exact = float(value)
+    except OverflowError:  # an integer beyond what a float, and JavaScript, can hold
+        return None
+    if not math.isfinite(exact):
+        return None
+    rounded = float(f"{exact:.{digits}g}")
+    if not math.isfinite(rounded):  # rounded up over the largest float
+        return exact
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
