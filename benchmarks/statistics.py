@@ -30,17 +30,6 @@ _T95 = (
 """Two-sided 95 % quantiles of Student's t for 1 … 19 degrees of freedom; 1.96 … 2.09 beyond are close to the normal's."""
 
 
-def wilson_interval(passed: int, total: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % Wilson score interval of a share (Wilson 1927); (0, 1) without data."""
-    if total == 0:
-        return 0.0, 1.0
-    share = passed / total
-    centre = share + z * z / (2 * total)
-    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
-
-
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean, standard deviation and half the width of the 95 % interval of the mean (Student's t); zeros for one value."""
     if len(values) < 2:

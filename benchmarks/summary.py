@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from steproute.benchmarks.statistics import wilson_interval
 from steproute.models import Model
+from steproute.report.summary import wilson
 
 
 def summarise(
@@ -41,7 +41,7 @@ def summarise(
                 "policy": policy,
                 "tasks": n,
                 "pass_rate": passed / n,
-                "pass_rate_ci95": list(wilson_interval(passed, n)),
+                "pass_rate_ci95": list(wilson(passed, n)),
                 "seconds": seconds,
                 "tokens": sum(row["tokens"] for row in mine) / n,
                 "energy_j": None if None in joules else sum(joules) / n,

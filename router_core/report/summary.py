@@ -19,7 +19,7 @@ MEANS = {
 """Field of a task → field of the summary that holds its mean."""
 
 
-def wilson(passed: int, total: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(passed: int, total: int, z: float = 1.959964) -> tuple[float, float]:
     """Interval of a share (Wilson 1927), at 95 % by default; (0, 1) when nothing was seen."""
     if total == 0:
         return 0.0, 1.0
