@@ -22,24 +22,17 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 from langgraph_doubles import CALL, SMALL, Turns
 from servers import OpenAIServer, Reply
-from servers.postgres import PostgresServer, programs
+from servers.fixtures import postgres_url
 from typing_extensions import TypedDict
 
 from steproute import Budget, BudgetExceeded, Router
 from steproute.plugins.langgraph import RoutedChatModel, finish_node, router_node
 from steproute.plugins.langgraph.records import KEY
 
+__all__ = ["postgres_url"]
+
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 HI: Any = {"messages": ["hi"]}
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    if not programs():
-        pytest.skip("PostgreSQL is not installed")
-    pytest.importorskip("langgraph.checkpoint.postgres")
-    with PostgresServer() as server:
-        yield server
 
 
 SAVERS = ("memory", "sqlite", pytest.param("postgres", marks=pytest.mark.heavy))
@@ -54,10 +47,8 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         with contextlib.closing(sqlite3.connect(tmp_path / "checkpoints.db", check_same_thread=False)) as connection:
             yield module.SqliteSaver(connection)
     else:
-        server = request.getfixturevalue("postgres")
-        from langgraph.checkpoint.postgres import PostgresSaver
-
-        with PostgresSaver.from_conn_string(server.url) as found:
+        module = pytest.importorskip("langgraph.checkpoint.postgres")
+        with module.PostgresSaver.from_conn_string(request.getfixturevalue("postgres_url")) as found:
             found.setup()
             found.delete_thread("t")
             yield found
@@ -72,10 +63,8 @@ async def asaver(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         async with module.AsyncSqliteSaver.from_conn_string(str(tmp_path / "checkpoints.db")) as found:
             yield found
     else:
-        server = request.getfixturevalue("postgres")
-        from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-
-        async with AsyncPostgresSaver.from_conn_string(server.url) as found:
+        module = pytest.importorskip("langgraph.checkpoint.postgres.aio")
+        async with module.AsyncPostgresSaver.from_conn_string(request.getfixturevalue("postgres_url")) as found:
             await found.setup()
             await found.adelete_thread("t")
             yield found
