@@ -2,7 +2,7 @@
 
 from steproute.budget import Budget, Limit
 from steproute.decision import CandidateScore, Decision
-from steproute.errors import BudgetExceeded, ConfigError, LedgerError, NoEligibleModel, SteprouteError
+from steproute.errors import BudgetExceeded, ConfigError, LedgerError, NoEligibleModel, SteprouteError, StoreError
 from steproute.ledger import Evidence, Ledger, Outcome, Step, Subtask, Task, ToolCall
 from steproute.models import Model, ModelPool, Needs, Price, Profile
 from steproute.progress import Progress, Regime
@@ -32,6 +32,7 @@ __all__ = [
     "Router",
     "Step",
     "SteprouteError",
+    "StoreError",
     "Subtask",
     "Task",
     "ToolCall",

@@ -56,6 +56,10 @@ class LedgerError(SteprouteError, ValueError):
     """A ledger cannot be read: malformed JSON, a missing field, a newer schema."""
 
 
+class StoreError(SteprouteError):
+    """A store cannot be opened, read or kept: says which, what was seen and what to do."""
+
+
 class NoEligibleModel(SteprouteError):
     """No model of the pool may serve this step; the message says why each was left out."""
 

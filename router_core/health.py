@@ -29,8 +29,8 @@ class Health:
         self._clock, self._cooldown, self._allowed, self._longest = clock, cooldown_s, allowed, longest_s
         self._records: dict[str, _Record] = {}
 
-    def note(self, model: str, failed: bool) -> None:
-        """Take in how a call went."""
+    def note(self, model: str, failed: bool, at: float | None = None) -> None:
+        """Take in how a call went; `at`: when, in seconds of the clock, None = now."""
         if not failed:
             self._records.pop(model, None)
             return
@@ -38,7 +38,7 @@ class Health:
         record.failures += 1
         if self._cooldown > 0 and record.failures >= self._allowed:
             doubled = min(record.failures - self._allowed, 20)
-            record.until = self._clock() + min(self._cooldown * 2**doubled, self._longest)
+            record.until = (self._clock() if at is None else at) + min(self._cooldown * 2**doubled, self._longest)
 
     def rests(self, model: str) -> str:
         """Why a model is not to be used for now; empty when it may be."""

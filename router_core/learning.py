@@ -14,6 +14,7 @@ from steproute.models import Model, ModelPool
 from steproute.policies import Feedback, Policy
 from steproute.predict import GainEstimator
 from steproute.progress import Progress
+from steproute.steplog import StepLog
 from steproute.taskstate import KEPT_DECISIONS, Made, OpenStep, TaskState
 
 Reliability = Callable[[Sequence[Evidence], str], float]
@@ -37,6 +38,7 @@ class Learner:
         self._pool, self._accounts, self._forecast, self._health = pool, accounts, forecast, health
         self._policy, self._estimator, self._faults = policy, estimator, faults
         self._trust: Reliability = trust or reliability
+        self.log: StepLog | None = None
 
     def answering(self, decision: Decision, outcome: Outcome) -> Model:
         """The model that answered: the one the outcome names, by pool name or deployment, else the one decided."""
@@ -57,6 +59,8 @@ class Learner:
         self._accounts.settle(decision.task, decision.reservation, spent)
         self._health.note(model.name, outcome.error is not None)
         self._forecast.learn(model, decision.role, outcome)
+        if self.log is not None:
+            self.log.billed(decision, outcome, model.name, spent)
         return model, spent
 
     def take(
@@ -67,23 +71,36 @@ class Learner:
         Returns:
             The step to learn from; None when the call failed, or when the attempt has been answered before.
         """
+        model, spent = self.bill(made.decision, outcome)
+        return self.place(state, made, outcome, output, evidence, model.name, spent)
+
+    def place(
+        self,
+        state: TaskState,
+        made: Made,
+        outcome: Outcome,
+        output: str,
+        evidence: Sequence[Evidence],
+        model: str,
+        spent: dict[str, float],
+    ) -> OpenStep | None:
+        """Put the step of an outcome that has been paid for into the ledger; see `take`."""
         decision = made.decision
-        model, spent = self.bill(decision, outcome)
-        state.models.append(model.name)
+        state.models.append(model)
         if outcome.error is not None:
             if not made.answered:
-                state.fail(decision.step, decision.attempt, model.name, "failed at this step")
+                state.fail(decision.step, decision.attempt, model, "failed at this step")
             return None
         if made.answered:
             return None
         state.succeed(made)
         outcome.evidence.extend(evidence)
         before = state.baseline
-        position = state.record(decision, outcome, output, model.name)
+        position = state.record(decision, outcome, output, model)
         for item in state.waiting:
             item.due = item.due or item.moment < made.moment
         state.moments += 1
-        index = next((i for i, name in enumerate(made.context.names) if name == model.name), -1)
+        index = next((i for i, name in enumerate(made.context.names) if name == model), -1)
         item = OpenStep(
             decision, made.context, state.ledger.steps[position], index, spent, position, before, state.moments
         )
@@ -121,6 +138,12 @@ class Learner:
                 raise ValueError(f"reliability: seen {given!r}; allowed: above 0, at most 1")
             trust = given
         feedback = Feedback(item.context, item.index, gain, after, trust, item.spent, evidence)
+        if self.log is not None:
+            self.log.learnt(item, feedback)
+        self.teach(feedback)
+
+    def teach(self, feedback: Feedback) -> None:
+        """Hand one feedback to the estimator and the policy."""
         learners = [self._estimator.learn]
         if hasattr(self._policy, "learn") and id(self._policy) != id(self._estimator):
             learners.append(self._policy.learn)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from steproute.accounts import Accounts
 from steproute.ledger import Ledger, Task
 from steproute.progress import ProgressTracker, View, Weights, view_for
+from steproute.steplog import StepLog
 from steproute.taskstate import TaskState
 
 
@@ -38,6 +39,7 @@ class TaskTable:
         self._clock, self._idle_timeout, self._remember = clock, idle_timeout, remember
         self._running: OrderedDict[str, TaskState] = OrderedDict()
         self._ended: OrderedDict[str, Ended] = OrderedDict()
+        self.log: StepLog | None = None
 
     def get(self, task: str) -> TaskState | None:
         """A running task."""
@@ -49,7 +51,12 @@ class TaskTable:
         A parent that is not running yet is opened too, so that its account sees what its children spend.
         """
         task = Task(id=ledger) if isinstance(ledger, str) else ledger.task if isinstance(ledger, Ledger) else ledger
-        state = self._running.get(task.id) or self._resume(task) or self._new(task)
+        state = self._running.get(task.id) or self._resume(task)
+        if self.log is not None:
+            found = self.log.recover(task, state)
+            if found is not None:
+                state = self.take_over(found)
+        state = state or self._new(task)
         if not isinstance(ledger, str):
             self._describe(state, ledger)
         if task.parent is not None and task.parent != task.id:
@@ -91,6 +98,8 @@ class TaskTable:
     def finished(self, task: str) -> bool:
         """Whether a task ran here and cannot go on."""
         ended = self._ended.get(task)
+        if ended is None and self.log is not None:
+            return self.log.finished(task)
         return ended is not None and ended.ran and ended.state is None
 
     def bill(self, task: str, call_id: str) -> bool:
@@ -102,7 +111,7 @@ class TaskTable:
             billed = self._ended.setdefault(task, Ended(set(), None, ran=False)).billed
             while len(self._ended) > self._remember:
                 self._ended.popitem(last=False)
-        if call_id in billed:
+        if call_id in billed or (state is None and self.log is not None and self.log.heard(task, call_id)):
             return False
         billed.add(call_id)
         return True
@@ -130,9 +139,23 @@ class TaskTable:
     def _new(self, task: Task) -> TaskState:
         self._ended.pop(task.id, None)
         self._accounts.open(task.id, task.parent)
-        state = TaskState(Ledger(task=task), self._tracker(task.domain), self._clock())
+        state = self.blank(task)
+        self._running[task.id] = state
+        if self.log is not None:
+            self.log.opened(task)
+        return state
+
+    def take_over(self, state: TaskState) -> TaskState:
+        """Go on with a task as a log has it."""
+        task = state.ledger.task
+        self._ended.pop(task.id, None)
+        self._accounts.open(task.id, task.parent, resume=True)
         self._running[task.id] = state
         return state
+
+    def blank(self, task: Task) -> TaskState:
+        """A state of a task that is not on the table."""
+        return TaskState(Ledger(task=task), self._tracker(task.domain), self._clock())
 
     def _tracker(self, domain: str) -> ProgressTracker:
         return ProgressTracker(view_for(domain, self._views), self._weights)

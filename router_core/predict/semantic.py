@@ -41,10 +41,10 @@ def embed_state(context: StepContext, texts: RecentTexts) -> Vectors:
 def embed_request(context: StepContext, texts: RecentTexts) -> Vectors | None:
     """Embedding of what is asked (the host's text, else the goal), shape (dim,); None when there is no text at all."""
     text = context.text or context.task.goal
-    if not text:
-        return None
     key = f"request:{texts.embedder.name}"
     if key not in context.memo:
+        if not text:
+            return None
         context.memo[key] = texts(text)
     found: Vectors = context.memo[key]
     return found

@@ -51,6 +51,8 @@ class ProgressTracker:
         self._memory = Memory()
         self._levels: tuple[float, ...] = ()
         self._newest: _Read | None = None
+        self.prints: dict[str, int] = {}
+        """Step id → fingerprint of its text, for steps that were restored without it."""
         self._reads: deque[_Read] = deque(maxlen=KEPT)
         """The latest settled steps; the last one has index `_settled` − 1."""
 
@@ -104,6 +106,8 @@ class ProgressTracker:
 
     def _read(self, ledger: Ledger, step: Step) -> _Read:
         memory = self._memory.copy()
+        if self.prints:
+            memory.given = self.prints.get(step.id)
         signals = self._view.read(ledger, step, memory)
         memory.last = signals
         progress = score(signals.regime, signals.r, self._trend(signals), signals.e, self._weights)

@@ -33,11 +33,12 @@ class Memory:
     last: Signals = Signals(Regime.INVALID, 0.0, 0.0)
     seen: tuple[int, ...] = ()
     """Fingerprints of the latest outputs and errors, oldest first."""
+    given: int | None = None
+    """Fingerprint of the step being read, where its text was not kept."""
 
     def is_new(self, text: str, keep: int = 64) -> bool:
         """Whether this text, spacing aside, was not among the latest ones; remembers it."""
-        words = " ".join(text.split()).encode("utf-8", "surrogatepass")
-        key = int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "big")
+        key = fingerprint(text) if self.given is None else self.given
         known = key in self.seen
         if known:
             self.seen = tuple(item for item in self.seen if item != key)
@@ -47,6 +48,12 @@ class Memory:
     def copy(self) -> Memory:
         """An independent copy."""
         return Memory(self.last, self.seen)
+
+
+def fingerprint(text: str) -> int:
+    """What stands for a text, spacing aside: a signed number of 64 bits."""
+    words = " ".join(text.split()).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "big", signed=True)
 
 
 class View(Protocol):
