@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
@@ -100,6 +101,7 @@ class Router:
         self._learner = Learner(*parts, self.faults, self.reliability)
         self._tasks = TaskTable(self.accounts, {**VIEWS, **(views or {})}, weights, clock, idle_timeout)
         self._lock = RLock()
+        self._clock = clock
 
     @classmethod
     def from_config(cls, source: str | Path | Mapping[str, Any], **overrides: Unpack[RouterOptions]) -> Router:
@@ -189,6 +191,57 @@ class Router:
             state.keep(Made(decision, context, state.moments))
             return decision
 
+    def book(
+        self,
+        ledger: Ledger | Task | str,
+        model: str,
+        role: str = "",
+        *,
+        prompt_tokens: int = 0,
+        max_tokens: int | None = None,
+        within_limits: bool = True,
+    ) -> Decision:
+        """Book a call whose model is not chosen here (an embedding, a deployment the host names itself).
+
+        Its outcome, given to `observe`, is billed to the task once; it is no step of the ledger and teaches nothing.
+
+        Args:
+            ledger: the task's ledger, its `Task`, or its id.
+            model: name in the pool.
+            role: worker the call is made for.
+            prompt_tokens: tokens of the prompt.
+            max_tokens: limit of the completion; None = the model's own.
+            within_limits: False = the call was made already: nothing is reserved, and no limit is asked.
+
+        Raises:
+            BudgetExceeded: it does not fit within a hard limit.
+            ConfigError: no such model.
+        """
+        chosen = self.pool[model]
+        with self._lock:
+            state = self._tasks.open(ledger)
+            task = state.ledger.task.id
+            reservation = None
+            if within_limits:
+                cost, worst = self.forecast.predict(chosen, role, prompt_tokens, max_tokens, self.pool.dearest_usd)
+                reservation = self.accounts.reserve(task, cost, worst)
+            return Decision(
+                id=uuid.uuid4().hex,
+                task=task,
+                step="",
+                attempt=1,
+                role=role,
+                model=chosen,
+                candidates=[],
+                progress=self._progress(state),
+                policy=self.policy.name,
+                propensity=1.0,
+                reason="not chosen here",
+                created=self._clock(),
+                reservation=reservation,
+                prompt_tokens=prompt_tokens,
+            )
+
     def observe(
         self, decision: Decision, outcome: Outcome, *, output: str = "", evidence: Sequence[Evidence] = ()
     ) -> Progress:
@@ -269,6 +322,7 @@ class Router:
             return self._finish(task, float(success) if reward is None and success is not None else reward)
 
     adecide = asynchronous(decide)
+    abook = asynchronous(book)
     aobserve = asynchronous(observe)
     areport = asynchronous(report)
     afinish = asynchronous(finish)
