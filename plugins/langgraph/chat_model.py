@@ -9,10 +9,10 @@ try:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.language_models.chat_models import BaseChatModel
-    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
     from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
     from langchain_core.runnables import Runnable, RunnableConfig
-    from langchain_core.runnables.config import ensure_config
+    from langchain_core.runnables.config import ensure_config, merge_configs
 except ImportError as error:
     raise ImportError(
         f"RoutedChatModel needs langchain-core ({error}); install it with: pip install 'steproute[langgraph]'"
@@ -20,14 +20,16 @@ except ImportError as error:
 
 from pydantic import Field, PrivateAttr
 
+from steproute.errors import ConfigError, unknown_name
 from steproute.plugins.langgraph import events, loops
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
-from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
+from steproute.plugins.langgraph.prompt import CHARACTERS_PER_TOKEN, CountTokens, read_prompt
 from steproute.plugins.langgraph.structured import RoutedStructuredOutput
 from steproute.plugins.langgraph.tools import BoundModels, QueuedTools
 from steproute.router import Router
 
+_FIELDS = ("callbacks", "metadata", "name", "profile", "tags", "verbose")
 _LIMITS = ("max_tokens", "max_completion_tokens", "num_predict")
 
 
@@ -55,6 +57,8 @@ class RoutedChatModel(BaseChatModel):
     _desk: Desk = PrivateAttr()
     _bound: BoundModels = PrivateAttr(default_factory=BoundModels)
     _limit: int | None = PrivateAttr(default=None)
+    _own: RunnableConfig = PrivateAttr(default_factory=lambda: RunnableConfig())
+    """Callbacks, tags and metadata of this model itself."""
 
     def __init__(
         self,
@@ -82,16 +86,22 @@ class RoutedChatModel(BaseChatModel):
             fallbacks: False = the first failure is raised.
             durable: save what calls cost beside the graph's checkpoint at once.
             count_tokens: counts the tokens of messages before a call; None = 4 characters a token.
-            **more: fields of `BaseChatModel`.
+            **more: `callbacks`, `tags`, `metadata`, `name` or `profile` of a chat model. What changes how a call is made
+                (cache, rate limiter, streaming) is set on the chat models themselves.
 
         Raises:
-            ConfigError: no models, or a name the pool does not have.
+            ConfigError: no models, a name the pool does not have, no chat model, or a setting that does not exist.
         """
+        for setting in more:
+            if setting not in _FIELDS:
+                raise ConfigError(unknown_name("RoutedChatModel", setting, _FIELDS))
         desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable, count_tokens))
         fields: dict[str, Any] = {"router": router, "models": dict(models), "role": role, "domain": domain}
         super().__init__(**{**fields, "fallbacks": fallbacks, "durable": durable, **more})
         self._desk = desk
         self._limit = _common_limit(models.values())
+        told = {key: more[key] for key in ("callbacks", "tags", "metadata") if more.get(key)}
+        self._own = cast(RunnableConfig, told)
 
     # --- what a chat model does -------------------------------------------------------------------------------
 
@@ -173,6 +183,11 @@ class RoutedChatModel(BaseChatModel):
         """Keep the schema until a model is chosen. A reply that does not follow it counts as a failure of that model."""
         return RoutedStructuredOutput(self, schema, {"include_raw": include_raw, **kwargs})
 
+    def get_num_tokens(self, text: str) -> int:
+        """Estimated as before a call: no model is chosen whose tokenizer could be asked."""
+        count = self._desk.settings.count_tokens
+        return count([HumanMessage(text)]) if count is not None else len(text) // CHARACTERS_PER_TOKEN
+
     def stream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
     ) -> Any:
@@ -235,6 +250,8 @@ class RoutedChatModel(BaseChatModel):
             parsed: whether the runnable returns something else than the reply.
         """
         full = ensure_config(config)
+        if self._own:
+            config = full = merge_configs(full, self._own)
         limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
         given = isinstance(input, list) and all(isinstance(item, BaseMessage) for item in input)
         messages: Any = input if given else self._convert_input(input).to_messages()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,22 +49,36 @@ class Settings:
 class Desk:
     """One router with the chat models of its pool, as one node, model or middleware uses it."""
 
-    def __init__(self, router: Router, clients: Mapping[str, Any] | None, settings: Settings):
+    def __init__(
+        self,
+        router: Router,
+        clients: Mapping[str, Any] | None,
+        settings: Settings,
+        only: Collection[str] | None = None,
+    ):
         """Check the names.
 
+        Args:
+            router: the router.
+            clients: a chat model per model of the pool; None = others make the calls.
+            settings: what the user set.
+            only: the models that may be chosen; None = those with a client, or all where there are no clients.
+
         Raises:
-            ConfigError: no models, or one the router's pool does not have.
+            ConfigError: no models, one the router's pool does not have, or one that is no chat model.
         """
         if not isinstance(router, Router):
             raise ConfigError(f"router: seen {type(router).__name__}; allowed: a steproute.Router")
         if clients is not None and not clients:
             raise ConfigError("models: none given; allowed: a chat model for each model of the router's pool")
-        for name in clients or ():
+        for name, client in (clients or {}).items():
             if name not in router.pool:
                 raise ConfigError(unknown_name("models", name, router.pool.names))
+            if not callable(getattr(client, "invoke", None)):
+                raise ConfigError(f"models[{name!r}]: seen {client!r}; allowed: a LangChain chat model")
         self.router, self.settings = router, settings
         self.clients = dict(clients or {})
-        self.absent = [name for name in router.pool.names if name not in self.clients] if clients is not None else []
+        self._only = only if only is not None else clients
         self.journals = journals_of(router)
         self.caches = any(_saves_by_cache(model) for model in router.pool)
         """Whether it matters to any model's cost which prompts it has read before."""
@@ -72,6 +86,11 @@ class Desk:
         self._reported: dict[str, str] = {}
         self._runs: OrderedDict[int, tuple[Any, str]] = OrderedDict()
         self._lock = threading.Lock()
+
+    @property
+    def absent(self) -> list[str]:
+        """Models of the pool that cannot be called here, and so are never chosen. The pool may have grown since."""
+        return [] if self._only is None else [name for name in self.router.pool.names if name not in self._only]
 
     # --- whose call it is -------------------------------------------------------------------------------------
 

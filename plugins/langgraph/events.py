@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.config import ensure_config, merge_configs
 
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.deciding import Turn
@@ -17,7 +17,7 @@ def stream_events(call: Call, target: Target) -> Any:
     """Events of one call. No other model is tried: the host is reading already."""
     call.desk.load(call.site, call.journal)
     turn = call.turn()
-    options = merge_configs(target.config, {"callbacks": [Settling(call, turn)]})
+    options = merge_configs(ensure_config(target.config), {"callbacks": [Settling(call, turn)]})
     return target.make(turn.model).stream_events(list(turn.messages), options, version="v3", **target.kwargs)
 
 
@@ -25,7 +25,7 @@ async def astream_events(call: Call, target: Target) -> Any:
     """`stream_events` for asynchronous hosts."""
     await call.desk.aload(call.site, call.journal)
     turn = call.turn()
-    options = merge_configs(target.config, {"callbacks": [Settling(call, turn)]})
+    options = merge_configs(ensure_config(target.config), {"callbacks": [Settling(call, turn)]})
     return await target.make(turn.model).astream_events(list(turn.messages), options, version="v3", **target.kwargs)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage, BaseMessageChunk, message_chunk_to_message
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.config import ensure_config, merge_configs
 
 from steproute.plugins.langgraph.calls import Call, stamp
 from steproute.plugins.langgraph.deciding import Turn
@@ -35,7 +35,7 @@ class Target:
         if not self.parsed:
             return config, None
         ears = Ears()
-        return merge_configs(config, {"callbacks": [ears]}), ears
+        return merge_configs(ensure_config(config), {"callbacks": [ears]}), ears
 
 
 def run(call: Call, target: Target) -> Any:

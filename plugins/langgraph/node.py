@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -18,6 +19,7 @@ except ImportError as error:
         f"router_node needs langgraph ({error}); install it with: pip install 'steproute[langgraph]'"
     ) from error
 
+from steproute.errors import ConfigError, unknown_name
 from steproute.models import Needs
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
@@ -65,15 +67,22 @@ def router_node(
         messages_key: where the state holds its messages; it may have none.
         subtasks_key: where it holds subtasks; None = `subtasks` or `todos`.
         into: a field of the state that gets the name of the chosen model.
-        goto: the node to go to by model, or a callable that gets the record; the node then returns a `Command`.
+        goto: the node to go to by model, or a callable that gets the record; the node then returns a `Command`. Models
+            of the pool without a node are never chosen.
 
     Returns:
         The node, for `add_node`.
 
     Raises:
-        ConfigError: the schema cannot be used.
+        ConfigError: the schema cannot be used, has no such field, or the pool no such model.
     """
-    desk = Desk(router, None, Settings(None, task, domain))
+    nodes = goto if isinstance(goto, Mapping) else None
+    desk = Desk(router, None, Settings(None, task, domain), only=nodes)
+    for name in nodes or ():
+        if name not in router.pool:
+            raise ConfigError(unknown_name("goto", name, router.pool.names))
+    schema = with_records(State)
+    _check_fields(schema, into=into, messages_key=messages_key, subtasks_key=subtasks_key)
     reader = _Reader(desk, messages_key, subtasks_key)
 
     def route(state: Any, config: RunnableConfig) -> Any:
@@ -89,10 +98,10 @@ def router_node(
         if goto is None:
             return update
         record = view.journal.records[call.key]
-        return Command(update=update, goto=goto(record) if callable(goto) else goto.get(model, model))
+        return Command(update=update, goto=goto(record) if callable(goto) else goto[model])
 
-    returns = Command[Literal[tuple(goto.values())]] if isinstance(goto, Mapping) else dict  # type: ignore[misc]
-    return _annotated(route, "router", State, returns)
+    returns = Command[Literal[tuple(nodes.values())]] if nodes is not None else dict  # type: ignore[misc]
+    return _annotated(route, "router", schema, returns)
 
 
 def finish_node(
@@ -117,8 +126,13 @@ def finish_node(
         task: as for `router_node`.
         messages_key: where the state holds its messages.
         subtasks_key: where it holds subtasks.
+
+    Raises:
+        ConfigError: the schema cannot be used or has no such field; while running, `success` returned something else.
     """
     desk = Desk(router, None, Settings(None, task))
+    schema = with_records(State)
+    _check_fields(schema, messages_key=messages_key, subtasks_key=subtasks_key)
     reader = _Reader(desk, messages_key, subtasks_key)
 
     def finish(state: Any, config: RunnableConfig) -> Any:
@@ -127,14 +141,11 @@ def finish_node(
         refresh(router, journal)
         if ends:
             result = success(as_schema(view.values, State)) if success is not None else None
-            if result is None or isinstance(result, bool):
-                router.finish(journal.task.id, result)
-            else:
-                router.finish(journal.task.id, reward=float(result))
+            router.finish(journal.task.id, reward=_reward(result))
             journal.begin_anew(journal.task)
         return {KEY: view.update(desk)}
 
-    return _annotated(finish, "finish", State, dict)
+    return _annotated(finish, "finish", schema, dict)
 
 
 def latest_decision(state: Any = None, role: str | None = None) -> Record | None:
@@ -218,8 +229,28 @@ def _for_role(prompt: Prompt, role: str, needs: Needs | None) -> Prompt:
     return replace(prompt, digest=mark.hexdigest(), needs=needs or seen)
 
 
+def _check_fields(schema: type[Any], **fields: str | None) -> None:
+    """LangGraph drops what is written to a field the schema does not have, and says nothing."""
+    known = [name for name in schema.__annotations__ if name != KEY]
+    for setting, name in fields.items():
+        if name not in (None, "messages", *known):
+            raise ConfigError(unknown_name(setting, str(name), known))
+
+
+def _reward(result: bool | float | None) -> float | None:
+    if result is None:
+        return None
+    try:
+        reward = float(result)
+    except (TypeError, ValueError):
+        reward = math.nan
+    if not 0 <= reward <= 1:
+        raise ConfigError(f"success: seen {result!r}; allowed: True, False, None or a reward in [0, 1]")
+    return reward
+
+
 def _annotated(function: Node, name: str, schema: type[Any], returns: Any) -> Node:
     """Give a node the annotations LangGraph reads: the schema of its state, and where it may go."""
-    function.__annotations__ = {"state": with_records(schema), "config": RunnableConfig, "return": returns}
+    function.__annotations__ = {"state": schema, "config": RunnableConfig, "return": returns}
     function.__name__ = function.__qualname__ = name
     return function

@@ -197,7 +197,7 @@ def test_binding_again_and_again_converts_the_tools_once_per_model(
 
     class Counting:
         def __init__(self, client: Any, name: str):
-            self.client, self.name = client, name
+            self.client, self.name, self.invoke = client, name, client.invoke
 
         def bind_tools(self, tools: Any, **options: Any) -> Any:
             bound.append(self.name)
@@ -463,6 +463,39 @@ def test_wrong_names_are_found_when_it_is_built(make_router: Callable[..., Route
         RoutedChatModel(make_router(), {})
     with pytest.raises(ConfigError, match="router: seen str"):
         RoutedChatModel("router", clients)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"models\['small'\]: seen 'gpt-4o'; allowed: a LangChain chat model"):
+        RoutedChatModel(make_router(), {"small": "gpt-4o"})
+    for setting in ("rol", "rate_limiter"):  # the second is one of chat models, but nothing here would obey it
+        with pytest.raises(ConfigError, match=f"RoutedChatModel: unknown name '{setting}'"):
+            RoutedChatModel(make_router(), clients, **{setting: None})
+
+
+def test_a_model_that_joins_the_pool_later_is_not_chosen_without_a_client(
+    make_router: Callable[..., Router], clients: dict[str, Any]
+) -> None:
+    router = make_router("strongest")
+    model = RoutedChatModel(router, clients)
+    router.pool.add(Model("huge", price=Price(input=100, output=200), quality=1.0))
+    assert model.invoke("hello").content == "large speaking"
+    assert router.errors == 0
+
+
+def test_callbacks_and_tags_of_its_own_are_used_beside_the_hosts(
+    make_router: Callable[..., Router], clients: dict[str, Any]
+) -> None:
+    own, hosts = Heard(), Heard()
+    model = RoutedChatModel(make_router(), clients, callbacks=[own], tags=["mine"], metadata={"team": "red"})
+    model.invoke("hello", {"callbacks": [hosts]})
+    assert (own.started, hosts.started) == (["small"], ["small"])
+    assert (own.tokens, hosts.tokens) == (17, 17)
+
+
+def test_tokens_of_a_text_are_counted_without_a_tokenizer(
+    make_router: Callable[..., Router], clients: dict[str, Any]
+) -> None:
+    assert RoutedChatModel(make_router(), clients).get_num_tokens("x" * 400) == 100
+    counting = RoutedChatModel(make_router(), clients, count_tokens=lambda messages: 7 * len(messages))
+    assert counting.get_num_tokens("x" * 400) == 7
 
 
 def test_a_pool_model_without_a_client_is_never_chosen(

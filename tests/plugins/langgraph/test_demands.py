@@ -385,6 +385,25 @@ async def test_streamed_messages_without_usage_are_estimated_and_with_it_exact(
         assert router.spent("t")["usd"] > 0
 
 
+@pytest.mark.parametrize("way", ["plain", "structured"])
+def test_callbacks_of_the_graph_hear_each_call_once(
+    way: str, make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
+    """17 tokens, not 34 and not none, in a node that hands nothing on."""
+    from langchain_core.callbacks import UsageMetadataCallbackHandler
+
+    llm: Any = RoutedChatModel(make_router(), clients)
+    if way == "structured":
+        llm = llm.with_structured_output(Answer)
+        server.queue(Reply(content='{"value": 3}'))
+    builder = StateGraph(MessagesState)
+    builder.add_node("work", lambda state: {"messages": [AIMessage(str(llm.invoke(state["messages"])))]})
+    builder.add_edge(START, "work")
+    usage = UsageMetadataCallbackHandler()
+    builder.compile().invoke({"messages": ["hi"]}, {"callbacks": [usage]})
+    assert usage.usage_metadata["small"]["output_tokens"] == 17
+
+
 def test_a_node_with_several_calls_has_a_decision_for_each(
     make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
 ) -> None:

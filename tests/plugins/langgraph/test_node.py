@@ -161,6 +161,25 @@ def test_what_is_no_schema_is_refused(make_router: Callable[..., Router]) -> Non
         router_node(make_router(), int)
 
 
+def test_a_field_the_schema_does_not_have_is_refused(make_router: Callable[..., Router]) -> None:
+    """LangGraph would drop what is written there, and say nothing."""
+    with pytest.raises(ConfigError, match="into: unknown name 'nxt'; did you mean 'next'"):
+        router_node(make_router(), Team, into="nxt")
+    with pytest.raises(ConfigError, match="messages_key: unknown name 'mesages'"):
+        router_node(make_router(), Team, messages_key="mesages")
+    with pytest.raises(ConfigError, match="subtasks_key: unknown name 'steps'"):
+        finish_node(make_router(), Team, subtasks_key="steps")
+
+
+@pytest.mark.parametrize("result", ["yes", 7, float("nan")])
+def test_a_success_that_is_none_is_refused(result: Any, make_router: Callable[..., Router]) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("finish", finish_node(make_router(), success=lambda state: result))
+    builder.add_edge(START, "finish")
+    with pytest.raises(ConfigError, match="success: seen .*; allowed: True, False, None or a reward"):
+        builder.compile().invoke({"messages": ["hi"]})
+
+
 records = st.dictionaries(
     st.sampled_from("abcd"),
     st.builds(lambda version: {"version": version, "value": version}, st.integers(0, 5)),
@@ -354,6 +373,16 @@ def test_a_command_goes_to_the_node_of_the_model(make_router: Callable[..., Rout
     graph = builder.compile()
     assert {edge.target for edge in graph.get_graph().edges if edge.source == "route"} == {"cheap", "dear"}
     assert graph.invoke({"messages": ["hi"]})["messages"][-1].content == "dear"
+
+
+def test_a_model_without_a_node_is_never_chosen(make_router: Callable[..., Router]) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("route", router_node(make_router("fixed:large"), goto={"small": "cheap"}))
+    builder.add_node("cheap", lambda state: {"messages": [AIMessage("cheap")]})
+    builder.add_edge(START, "route")
+    assert builder.compile().invoke({"messages": ["hi"]})["messages"][-1].content == "cheap"
+    with pytest.raises(ConfigError, match="goto: unknown name 'smal'; did you mean 'small'"):
+        router_node(make_router(), goto={"smal": "cheap"})
 
 
 def test_a_command_by_a_callable(make_router: Callable[..., Router]) -> None:
