@@ -8,7 +8,7 @@ PYTEST ?=
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint speed test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-pythons clean
+.PHONY: run test lint speed test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-pythons clean
 
 run: .venv/.stamp  ## the main job: a routed AG2 group chat against every baseline, replayed from recordings
 	$(BIN)/steproute run humaneval --framework ag2 --backend cassette \
@@ -30,7 +30,8 @@ speed: .venv/.stamp  ## what a decision costs, next to mabwiser; and what the im
 
 # --- extras too heavy, or too old, for one environment: each gets its own -----------------------------------
 
-test-all: test-torch test-chroma test-ag2-classic test-ag2-oldest test-pythons
+test-all: test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest \
+	test-langchain-oldest test-pythons
 
 test-torch: .venvs/torch/.stamp
 	.venvs/torch/bin/python -m pytest tests/integrations/test_embedders.py
@@ -50,6 +51,22 @@ test-ag2-classic: .venvs/ag2-classic/.stamp
 test-ag2-oldest: .venvs/ag2-oldest/.stamp
 	.venvs/ag2-oldest/bin/python -m pytest tests/plugins/ag2 tests/benchmarks/test_ag2_chat.py
 .venvs/ag2-oldest/.stamp: WITH := '.[ag2,humaneval,testing,test]' 'ag2[openai]==1.0.0'
+
+# every client and checkpointer that the plugin is said to go with; PostgreSQL is started where it is installed
+LANGGRAPH := tests/plugins/langgraph tests/examples/test_langgraph.py
+CHECKPOINTERS := langgraph-checkpoint-sqlite langgraph-checkpoint-postgres 'psycopg[binary]'
+test-langgraph: .venvs/langgraph/.stamp
+	.venvs/langgraph/bin/python -m pytest $(LANGGRAPH)
+.venvs/langgraph/.stamp: WITH := '.[langgraph,test]' langchain $(CHECKPOINTERS) langchain-openai langchain-ollama langchain-litellm
+
+# no langchain, hence no middleware: each version of it asks for a newer langgraph than this
+test-langgraph-oldest: .venvs/langgraph-oldest/.stamp
+	.venvs/langgraph-oldest/bin/python -m pytest $(LANGGRAPH)
+.venvs/langgraph-oldest/.stamp: WITH := '.[langgraph,test]' langgraph==1.1.0 $(CHECKPOINTERS) langchain-openai
+
+test-langchain-oldest: .venvs/langchain-oldest/.stamp
+	.venvs/langchain-oldest/bin/python -m pytest $(LANGGRAPH)
+.venvs/langchain-oldest/.stamp: WITH := '.[langgraph,test]' langchain==1.2.18 langchain-core==1.3.3 langchain-openai langchain-ollama
 
 test-pythons:  ## the core on every other Python found
 	@for version in 3.10 3.11 3.12 3.13; do \
