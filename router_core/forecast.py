@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from steproute.ledger import Outcome
 from steproute.models import Model
@@ -25,6 +26,10 @@ class _Mean:
         self.weight = min(self.weight + 1.0, memory)
         self.value += (seen - self.value) / self.weight
         self.most = max(self.most, seen)
+
+    def plain(self) -> tuple[float, float, float]:
+        """Value, weight, largest."""
+        return self.value, self.weight, self.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +176,21 @@ class CostForecast:
                 if mean is None:
                     mean = seen[name] = _Mean(amount, 0.0)
                 mean.add(amount)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learnt from calls, as plain JSON values."""
+        completion = [[*key, *mean.plain()] for key, mean in self._completion.items()]
+        seen = {model: {name: mean.plain() for name, mean in means.items()} for model, means in self._seen.items()}
+        return {"completion": completion, "seen": seen}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        completion = {(str(model), str(role)): _Mean(*map(float, mean)) for model, role, *mean in state["completion"]}
+        self._seen = {
+            str(model): {str(name): _Mean(*map(float, mean)) for name, mean in means.items()}
+            for model, means in state["seen"].items()
+        }
+        self._completion = completion
 
 
 def complete_energy(model: Model, outcome: Outcome) -> None:
