@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from steproute.budget import Budget, advance_queue
+from steproute.budget import CALLS, Budget, advance_queue
 from steproute.errors import BudgetExceeded
 
 NANO = 10**9
@@ -100,7 +100,8 @@ class Accounts:
             spent = _units(account.spent)
             if account.parent is None and account.counted is None:
                 for name, queue in self.queues.items():
-                    target = self.limits[name].target or 0.0
+                    limit = self.limits[name]
+                    target = (limit.target or 0.0) * (1.0 if limit.per == "task" else spent.get(CALLS, 0.0))
                     self.queues[name] = advance_queue(queue, spent.get(name, 0.0), target)
                     account.unused[name] = max(0.0, target - queue - spent.get(name, 0.0))
             elif account.parent is None:
@@ -111,6 +112,16 @@ class Accounts:
             while len(self._closed) > self._remember:
                 self._closed.popitem(last=False)
             return spent
+
+    def restore(self, task: str, parent: str | None, spent: Mapping[str, int]) -> None:
+        """Open the account of a task that ran before, with what it and its children had spent, in nano-units."""
+        with self._lock:
+            self._open[task] = _Account(parent, dict(spent))
+
+    def totals(self, task: str) -> list[tuple[str, Mapping[str, int]]]:
+        """Spent nano-units of every open account that pays for a task, itself first."""
+        with self._lock:
+            return [(name, self._open[name].spent) for name in self._ancestry(task) if name in self._open]
 
     def spending(self, task: str) -> Spending:
         """What the task and its children spent and hold in reserve."""

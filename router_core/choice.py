@@ -11,8 +11,10 @@ import numpy as np
 
 from steproute.accounts import Accounts
 from steproute.decision import CandidateScore, Decision
+from steproute.derived import Derived
 from steproute.dispatched import Dispatched
 from steproute.errors import BudgetExceeded, NoEligibleModel, unknown_name
+from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.health import Health
 from steproute.ledger import Ledger
@@ -40,7 +42,10 @@ class Chooser:
         explore: float,
         facts: Facts | None,
         clock: Callable[[], float],
+        fleet: Fleet,
+        derived: Derived,
     ):
+        self._fleet, self._derived = fleet, derived
         self._pool, self._accounts, self._forecast, self._health = pool, accounts, forecast, health
         self._policy, self._estimator = policy, estimator
         self._rng, self._explore, self._facts, self._clock = rng, explore, facts, clock
@@ -134,7 +139,7 @@ class Chooser:
             causes.update({model.name: f"the host pinned {request.pin}" for model in fit if model.name != request.pin})
             fit = [model for model in fit if model.name == request.pin]
         else:
-            resting = {model.name: reason for model in fit if (reason := self._health.rests(model.name))}
+            resting = {model.name: reason for model in fit if (reason := self._absent(model))}
             if len(resting) < len(fit):  # when all of them rest, a call that may fail is better than none
                 causes.update(resting)
                 fit = [model for model in fit if model.name not in resting]
@@ -146,6 +151,12 @@ class Chooser:
         if not fit:
             raise NoEligibleModel(request.role, causes)
         return self._within_limits(state, request, fit, assumed, causes, lost), causes
+
+    def _absent(self, model: Model) -> str:
+        """Why a model is not to be used for now; empty when it may be."""
+        returned = self._health.returned(model.name)
+        tried = returned is not None and self._fleet.is_tried(model.name, returned)
+        return self._health.rests(model.name, tried) or self._fleet.blocked(model)
 
     def _within_limits(
         self,
@@ -171,6 +182,7 @@ class Chooser:
             )
             for model in fit
         ]
+        self._complete(state, request, candidates)
         found = self._accounts.refusals(state.ledger.task.id, [candidate.worst for candidate in candidates])
         refused = {
             c.name: refusal for c, item in zip(candidates, found, strict=True) if (refusal := item or lost.get(c.name))
@@ -181,6 +193,20 @@ class Chooser:
             raise min(refused.values(), key=lambda refusal: refusal.asked / refusal.limit)
         causes.update({name: str(refusal).partition(": ")[2] for name, refusal in refused.items()})
         return [candidate for candidate in candidates if candidate.name not in refused]
+
+    def _complete(self, state: TaskState, request: StepRequest, candidates: Sequence[Candidate]) -> None:
+        """Add what hangs on the servers, and what follows from seconds and joules."""
+        bounded = request.timeout_s is not None and request.timeout_s > 0
+        for candidate in candidates:
+            model, cost, worst = candidate.model, candidate.cost, candidate.worst
+            self._fleet.add(model, cost, worst, bounded)
+            available = self._health.availability(model.name)
+            if available < 1.0 and "seconds" in cost:  # so many calls on average until one is answered
+                cost["seconds"] /= max(available, 0.1)
+        if self._derived.active:
+            spent = self._accounts.pressure(state.ledger.task.id).spent
+            for candidate in candidates:
+                self._derived.expect(candidate.model, candidate.cost, candidate.worst, spent)
 
     def _context(
         self,

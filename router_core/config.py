@@ -74,6 +74,8 @@ class RouterSettings(Settings):
     seed: int | None = None
     idle_timeout: float | None = None
     cooldown_s: float | None = None
+    meter: str | None = None
+    """What measures joules: `auto`, `nvml`, `rapl` or `none`."""
 
 
 def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
@@ -111,6 +113,8 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
         options["idle_timeout"] = settings.idle_timeout
     if settings.cooldown_s is not None:
         options["cooldown_s"] = settings.cooldown_s
+    if settings.meter is not None:
+        options["meter"] = settings.meter
     return options
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from steproute.drift import Drift
 from steproute.ledger import Outcome
-from steproute.models import Model
+from steproute.models import Model, Work
 
 KEPT = 10_000
 """Most (model, role) pairs remembered; the oldest go first, since hosts may invent a role per sub-task."""
@@ -34,60 +34,52 @@ class _Mean:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """A model's price and profile as plain numbers: every amount is linear in prompt and completion tokens."""
+    """A model's price and profile, looked up once."""
 
     model: Model
-    usd: tuple[float, float] | None
-    seconds: tuple[float, float, float] | None
-    """Fixed, per prompt token, per completion token."""
-    energy: tuple[float, float, float] | None
+    usd: Work | None
+    """Per uncached prompt token and completion token; a provider with a price for it writes them to its cache."""
+    cached_usd: float
+    """Per prompt token read from the cache."""
+    seconds: Work | None
+    energy: Work | None
     own: dict[str, float]
 
     @classmethod
     def of(cls, model: Model) -> _Rates:
         price, profile = model.price, model.profile
-        usd = None if price == "unknown" else (price.usd(1, 0), price.usd(0, 1))
-        seconds = _linear(profile.seconds)
-        energy = _linear(lambda prompt, completion: profile.energy_j(prompt, completion) or 0.0)
+        usd, cached = None, 0.0
+        if price != "unknown":
+            usd, cached = Work(0.0, price.usd(1, 0, 0, 1), price.usd(0, 1)), price.usd(1, 0, 1)
+        energy = profile.energy
         stated = profile.prefill_j_per_token is not None or profile.decode_j_per_token is not None
-        known = (seconds if any(seconds) else None, energy if stated or any(energy) else None)
-        return cls(model, usd, *known, profile.amounts)
+        known = (
+            profile.time if profile.time != Work() else None,
+            energy if stated or energy != Work() else None,
+        )
+        return cls(model, usd, cached, *known, profile.amounts)
 
     def amounts(
-        self, prompt: float, expected: float, most: float, unknown_price: float | None
+        self, prompt: float, expected: float, most: float, cached: float, unknown_price: float | None
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Amounts with the expected completion and with the longest."""
+        """Amounts with the expected completion and with the longest; the worst case finds nothing in a cache."""
         cost, worst = {"tokens": prompt + expected}, {"tokens": prompt + most}
         if self.usd is not None:
-            fixed, rate = prompt * self.usd[0], self.usd[1]
-            cost["usd"], worst["usd"] = fixed + expected * rate, fixed + most * rate
+            cost["usd"] = self.usd.amount(prompt, expected, cached) + cached * self.cached_usd
+            worst["usd"] = self.usd.amount(prompt, most)
         elif unknown_price is not None:
             rate = unknown_price / 1e6
             cost["usd"], worst["usd"] = (prompt + expected) * rate, (prompt + most) * rate
         if self.seconds is not None:
-            fixed, rate = self.seconds[0] + prompt * self.seconds[1], self.seconds[2]
-            cost["seconds"], worst["seconds"] = fixed + expected * rate, fixed + most * rate
+            cost["seconds"] = self.seconds.amount(prompt, expected, cached)
+            worst["seconds"] = self.seconds.amount(prompt, most)
         if self.energy is not None:
-            fixed, rate = self.energy[0] + prompt * self.energy[1], self.energy[2]
-            cost["energy_j"], worst["energy_j"] = fixed + expected * rate, fixed + most * rate
+            cost["energy_j"] = self.energy.amount(prompt, expected, cached)
+            worst["energy_j"] = self.energy.amount(prompt, most)
         if self.own:
             cost.update(self.own)
             worst.update(self.own)
         return cost, worst
-
-    def save(self, cost: dict[str, float], cached: float) -> None:
-        """Take off what prompt tokens read from a cache do not cost."""
-        if self.model.price != "unknown":
-            cost["usd"] -= self.model.price.usd(cached, 0) - self.model.price.usd(cached, 0, cached)
-        if self.seconds is not None:
-            cost["seconds"] -= cached * self.seconds[1]
-        if self.energy is not None:
-            cost["energy_j"] -= cached * self.energy[1]
-
-
-def _linear(amount: Callable[[float, float], float]) -> tuple[float, float, float]:
-    fixed = amount(0, 0)
-    return fixed, amount(1, 0) - fixed, amount(0, 1) - fixed
 
 
 class CostForecast:
@@ -106,6 +98,8 @@ class CostForecast:
         self._completion: dict[tuple[str, str], _Mean] = {}
         self._seen: dict[str, dict[str, _Mean]] = {}
         self._rates: dict[str, _Rates] = {}
+        self.drift = Drift()
+        """Models whose profile is not right any more."""
 
     def predict(
         self,
@@ -141,9 +135,10 @@ class CostForecast:
         prompt_tokens = prompt_tokens if prompt_tokens > 0 else 0
         known = self._completion.get((model.name, role))
         expected = min(known.value if known else self._start, most)
-        cost, worst = rates.amounts(prompt_tokens, expected, most, unknown_price)
-        if cached_tokens:
-            rates.save(cost, min(cached_tokens, prompt_tokens))
+        cached = min(cached_tokens, prompt_tokens) if cached_tokens > 0 else 0
+        cost, worst = rates.amounts(prompt_tokens, expected, most, cached, unknown_price)
+        if self.drift.found:
+            self.drift.correct(model.name, cost, worst)
         seen = self._seen.get(model.name)
         if seen is not None:
             for name, mean in seen.items():
@@ -159,6 +154,7 @@ class CostForecast:
         """Take in what a call really took. Failed calls say nothing about length."""
         if outcome.error is not None:
             return
+        self.drift.note(model, outcome)
         if outcome.completion_tokens:
             key = (model.name, role)
             mean = self._completion.get(key)
@@ -198,14 +194,14 @@ def complete_energy(model: Model, outcome: Outcome) -> None:
     if outcome.energy_j is not None or outcome.error is not None:
         return
     profile = model.profile
-    uncached = max(outcome.prompt_tokens - outcome.cached_tokens, 0)
+    cached = min(outcome.cached_tokens, outcome.prompt_tokens)
     if profile.prefill_j_per_token is None and profile.decode_j_per_token is None and profile.power_w is not None:
         # a stated power times the real duration beats the duration the profile expects
         energy: float | None = profile.power_w * outcome.seconds if outcome.seconds else None
     else:
         energy = None
     if energy is None:
-        energy = profile.energy_j(uncached, outcome.completion_tokens)
+        energy = profile.energy_j(outcome.prompt_tokens, outcome.completion_tokens, cached)
     if energy is not None:
         outcome.energy_j, outcome.energy_source = energy, "estimate from the model's profile"
 
@@ -226,7 +222,9 @@ def price_outcome(model: Model, outcome: Outcome, unknown_price: float | None = 
     if outcome.usd is not None:
         spent["usd"] = outcome.usd
     elif model.price != "unknown":
-        spent["usd"] = model.price.usd(outcome.prompt_tokens, outcome.completion_tokens, outcome.cached_tokens)
+        spent["usd"] = model.price.usd(
+            outcome.prompt_tokens, outcome.completion_tokens, outcome.cached_tokens, outcome.written_tokens
+        )
     elif unknown_price is not None:
         spent["usd"] = tokens * unknown_price / 1e6
     if outcome.energy_j is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from steproute.accounts import Accounts
 from steproute.decision import Decision
+from steproute.derived import Derived
 from steproute.faults import Faults
 from steproute.forecast import CostForecast, complete_energy, price_outcome
 from steproute.health import Health
@@ -33,11 +34,13 @@ class Learner:
         policy: Policy,
         estimator: GainEstimator,
         faults: Faults,
-        trust: Reliability | None = None,
+        trust: Reliability | None,
+        derived: Derived,
     ):
         self._pool, self._accounts, self._forecast, self._health = pool, accounts, forecast, health
         self._policy, self._estimator, self._faults = policy, estimator, faults
         self._trust: Reliability = trust or reliability
+        self._derived = derived
         self.log: StepLog | None = None
 
     def answering(self, decision: Decision, outcome: Outcome) -> Model:
@@ -56,8 +59,10 @@ class Learner:
         spent = price_outcome(model, outcome, self._pool.dearest_usd)
         if outcome.usd is None and model.price != "unknown":
             outcome.usd = spent["usd"]
+        expected = next((item.cost.get("seconds") for item in decision.candidates if item.model == model.name), None)
+        self._derived.bill(model, spent, self._accounts.pressure(decision.task).spent, expected)
         self._accounts.settle(decision.task, decision.reservation, spent)
-        self._health.note(model.name, outcome.error is not None)
+        self._health.note(model.name, outcome.error is not None, error=outcome.error)
         self._forecast.learn(model, decision.role, outcome)
         if self.log is not None:
             self.log.billed(decision, outcome, model.name, spent)

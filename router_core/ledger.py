@@ -75,6 +75,8 @@ class Outcome(_Record):
     completion_tokens: int = Field(default=0, ge=0)
     cached_tokens: int = Field(default=0, ge=0)
     """Part of `prompt_tokens` read from the provider's prompt cache."""
+    written_tokens: int = Field(default=0, ge=0)
+    """Part of the others that was written to that cache, where the provider charges for it."""
     tokens_estimated: bool = False
     """True when the provider reported no usage."""
     usd: float | None = Field(default=None, ge=0)

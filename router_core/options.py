@@ -5,16 +5,21 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from steproute.budget import BUILT_IN, Budget
 from steproute.choice import Facts
 from steproute.errors import ConfigError, unknown_name
 from steproute.learning import Reliability
+from steproute.metering import Meter
 from steproute.models import Model, ModelPool
 from steproute.policies import Policy
 from steproute.predict import GainEstimator
 from steproute.progress import View, Weights
+
+if TYPE_CHECKING:
+    from steproute.store import Store
 
 logger = logging.getLogger("steproute")
 
@@ -34,6 +39,8 @@ class RouterOptions(TypedDict, total=False):
     idle_timeout: float
     cooldown_s: float
     facts: Facts | None
+    meter: Meter | str | None
+    store: Store | str | Path | None
     on_error: Literal["fallback", "raise"]
     clock: Callable[[], float]
 
@@ -64,6 +71,7 @@ def check_options(
         raise ConfigError(unknown_name("on_error", str(on_error), ("fallback", "raise")))
     if hasattr(policy, "check"):
         policy.check(pool.names)
+    _check_memory(pool, budget)
     hard = [name for name, limit in budget.limits().items() if limit.hard and limit.limit is not None]
     if "usd" in hard and all(model.price == "unknown" for model in pool):
         raise ConfigError(
@@ -79,6 +87,15 @@ def check_options(
                 resource,
                 ", ".join(blind),
             )
+
+
+def _check_memory(pool: ModelPool, budget: Budget) -> None:
+    room = budget.vram_gb
+    for model in pool:
+        most = room.get(model.serving.server) if isinstance(room, Mapping) else room
+        needed = model.serving.vram_gb
+        if most is not None and needed is not None and needed > most:
+            raise ConfigError(f"budget.vram_gb: {model.name} needs {needed:g} GB; there are {most:g}")
 
 
 def foreseen(model: Model, resource: str) -> bool:

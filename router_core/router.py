@@ -17,23 +17,29 @@ from steproute.budget import Budget
 from steproute.choice import Chooser, Facts
 from steproute.config import load_config
 from steproute.decision import Decision
+from steproute.derived import Derived
 from steproute.faults import Faults
+from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.health import Health
 from steproute.learning import Learner, Reliability
 from steproute.ledger import Evidence, Ledger, Outcome, Task
+from steproute.metering import Meter, make_meter
 from steproute.models import Model, ModelPool, Needs
 from steproute.options import RouterOptions, check_options
 from steproute.policies import Policy, make_policy
 from steproute.predict import CapabilityPrior, GainEstimator
 from steproute.progress import DEFAULT_WEIGHTS, Progress, View, Weights
 from steproute.progress.views import VIEWS
+from steproute.steplog import StepLog
 from steproute.tasks import TaskTable
 from steproute.taskstate import Made, StepRequest, TaskState
 from steproute.twins import asynchronous
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from steproute.store import Store
 
 logger = logging.getLogger("steproute")
 
@@ -58,6 +64,8 @@ class Router:
         idle_timeout: float = 600.0,
         cooldown_s: float = 30.0,
         facts: Facts | None = None,
+        meter: Meter | str | None = None,
+        store: Store | str | Path | None = None,
         on_error: Literal["fallback", "raise"] = "fallback",
         clock: Callable[[], float] = time.time,
     ):
@@ -78,11 +86,16 @@ class Router:
                 was when it is heard of again.
             cooldown_s: a model that failed three times in a row rests for this long, then doubling; 0 = never.
             facts: asked at every decision; what it returns reaches the policy as `StepContext.extra`.
+            meter: measures the joules of every call from `decide` to `observe`, such as an `EnergyMeter`, or its name:
+                `auto`, `nvml`, `rapl`; None = they are estimated from profiles.
+            store: where every step is kept, so that a restarted router goes on where it was: the path of a SQLite file, a
+                PostgreSQL URL, or a `Store` with settings; None = nothing outlasts the process.
             on_error: `"fallback"`: a fault inside the router never reaches the host; `"raise"` is for tests.
             clock: gives the time in seconds.
 
         Raises:
             ConfigError: a setting is wrong.
+            StoreError: the store cannot be opened or does not fit.
         """
         self.pool = models.copy() if isinstance(models, ModelPool) else ModelPool(models)
         self.budget = budget or Budget()
@@ -92,15 +105,22 @@ class Router:
         self.reliability: Reliability | None = reliability or getattr(self.policy, "reliability", None)
         self.explore, self.idle_timeout, self.on_error = explore, idle_timeout, on_error
         self.faults = Faults(raising=on_error == "raise")
-        self.accounts = Accounts(self.budget, clock)
+        self._log = self._open_log(store, clock)
+        self.accounts = Accounts(self.budget, clock) if self._log is None else self._log.accounts(self.budget)
         self.forecast = CostForecast()
         self.health = Health(clock, cooldown_s)
+        self.meter = make_meter(meter) if isinstance(meter, str) else meter
+        self.fleet = Fleet(self.pool, clock, self.budget.lease_s, self.meter, self.budget.vram_gb)
+        derived = Derived(self.budget, clock)
         rng = np.random.default_rng(seed)
         parts = (self.pool, self.accounts, self.forecast, self.health, self.policy, self.estimator)
-        self._chooser = Chooser(*parts, rng, explore, facts, clock)
-        self._learner = Learner(*parts, self.faults, self.reliability)
+        self._chooser = Chooser(*parts, rng, explore, facts, clock, self.fleet, derived)
+        self._learner = Learner(*parts, self.faults, self.reliability, derived)
         self._tasks = TaskTable(self.accounts, {**VIEWS, **(views or {})}, weights, clock, idle_timeout)
         self._lock = RLock()
+        if self._log is not None:
+            self._log.start((*parts, self.reliability, self._learner, self._tasks, rng, self.faults))
+            self._learner.log = self._tasks.log = self._log
         self._clock = clock
 
     @classmethod
@@ -158,11 +178,16 @@ class Router:
             BudgetExceeded: a hard limit leaves none that fits.
         """
         with self._lock:
+            if self._log is not None:
+                with self.faults.kept("store"):
+                    self._log.tick()
             self._end_idle()
             state = self._tasks.open(ledger)
             key = state.default_key(role) if step is None else step
             made = self._chooser.standing(state, key, exclude, pin, can_stop)
             if made is not None:
+                if not made.answered:
+                    self._begin(made.decision)
                 return made.decision
             tokens = prompt_tokens if prompt_tokens is not None else len(text or state.ledger.task.goal) // 4
             request = StepRequest(
@@ -188,7 +213,12 @@ class Router:
             decision, context = chosen or self._chooser.stand_in(state, request, progress)
             state.baseline = progress.g
             state.moments += 1
-            state.keep(Made(decision, context, state.moments))
+            made = Made(decision, context, state.moments)
+            state.keep(made)
+            if self._log is not None:
+                with self.faults.kept("store"):
+                    self._log.decided(made, pin is not None)
+            self._begin(decision)
             return decision
 
     def book(
@@ -258,6 +288,8 @@ class Router:
             Progress of the task after the step.
         """
         with self._lock:
+            with self.faults.kept("end of a call"):
+                self.fleet.end(decision, outcome)
             state = self._tasks.get(decision.task)
             made = None if state is None else state.made.get((decision.step, decision.attempt))
             if state is None or made is None or made.decision.id != decision.id:
@@ -273,7 +305,9 @@ class Router:
             state.baseline = progress.g
             if item is not None:
                 item.step.g = progress.g
+            self._observed(decision, outcome, progress, output, item is not None)
             self._learner.learn(state)
+            self._commit()
             return progress
 
     def report(self, task: str, evidence: Sequence[Evidence], decision: Decision | None = None) -> Progress | None:
@@ -288,7 +322,7 @@ class Router:
             Progress after it, or None when the task is not known (any more).
         """
         with self._lock:
-            state = self._tasks.get(task)
+            state = self._tasks.fetch(task)
             if state is None or not state.ledger.steps:
                 return None
             self._tasks.touch(task)
@@ -298,6 +332,9 @@ class Router:
                 return self._progress(state)
             step = state.ledger.steps[index]
             step.outcome.evidence.extend(evidence)
+            if self._log is not None:
+                with self.faults.kept("store"):
+                    self._log.reported(task, step.id, evidence)
             state.tracker.rewind(index)
             progress = self._progress(state)
             after = state.tracker.after(index)
@@ -305,6 +342,7 @@ class Router:
             self._learner.moved(state, index)
             self._learner.learn(state)
             state.baseline = progress.g
+            self._commit()
             return progress
 
     def finish(self, task: str, success: bool | None = None, reward: float | None = None) -> Mapping[str, float]:
@@ -319,7 +357,15 @@ class Router:
             What the task spent, per resource.
         """
         with self._lock:
+            self._tasks.fetch(task)
             return self._finish(task, float(success) if reward is None and success is not None else reward)
+
+    def close(self) -> None:
+        """Let go of the store, with everything written. Without one it does nothing."""
+        if self._log is not None:
+            with self._lock:
+                self._log.close()
+                self._log = self._learner.log = self._tasks.log = None
 
     adecide = asynchronous(decide)
     abook = asynchronous(book)
@@ -379,6 +425,30 @@ class Router:
             state.progress()
         return state.latest
 
+    def _begin(self, decision: Decision) -> None:
+        """The call is about to be made: it is in flight, and measured, from here."""
+        if not decision.stop:
+            with self.faults.kept("begin of a call"):
+                self.fleet.begin(decision)
+
+    @staticmethod
+    def _open_log(store: Store | str | Path | None, clock: Callable[[], float]) -> Any:
+        if store is None:
+            return None
+        from steproute.store import as_store
+
+        return as_store(store).open(clock)
+
+    def _observed(self, decision: Decision, outcome: Outcome, progress: Progress, output: str, answers: bool) -> None:
+        if self._log is not None:
+            with self.faults.kept("store"):
+                self._log.observed(decision, outcome, progress, output, answers)
+
+    def _commit(self) -> None:
+        if self._log is not None:
+            with self.faults.kept("store"):
+                self._log.commit()
+
     def _end_idle(self) -> None:
         for task in self._tasks.idle():
             self._finish(task, None, idle=True)
@@ -387,6 +457,7 @@ class Router:
         state = self._tasks.end(task, resumable=idle)
         if state is None:
             return {}
+        self.fleet.finish(task)
         self._learner.learn(state, final=True)
         learnt, state.learnt = state.learnt, []
         parts: tuple[Any, ...] = (self.policy, self.estimator, self.reliability)
@@ -394,11 +465,18 @@ class Router:
             if hasattr(part, "finish"):
                 with self.faults.kept("finish"):
                     part.finish(state.ledger, learnt, reward)
-        return self.accounts.close(task)
+        spent = self.accounts.close(task)
+        if self._log is not None:
+            with self.faults.kept("store"):
+                self._log.ended(task, reward, idle, spent)
+        self._commit()
+        return spent
 
     def _late(self, state: TaskState | None, decision: Decision, outcome: Outcome) -> Progress:
         """An outcome whose task ended, or whose decision was replaced, is still billed, once; it teaches nothing."""
         with self.faults.kept("observe"):
             if self._tasks.bill(decision.task, outcome.call_id):
                 self._learner.bill(decision, outcome)
+                self._observed(decision, outcome, decision.progress, "", False)
+        self._commit()
         return decision.progress if state is None else self._progress(state)

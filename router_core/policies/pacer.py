@@ -290,7 +290,7 @@ def price(context: StepContext) -> Floats:
             used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
             weight = weight + np.exp(np.minimum((costs + used) / limit.limit, MAX_EXPONENT)) / limit.limit
         if limit.target is not None:
-            weight = weight + budget.queues.get(name, 0.0) / limit.target**2
+            weight = weight + budget.queues.get(name, 0.0) / limit.unit**2
         total += weight * costs
     return total
 

@@ -33,16 +33,16 @@ def test_a_number_is_a_hard_limit():
         ({"usd": True}, "Budget: usd: seen True; allowed: a number above 0, a Limit, or None for no limit"),
         (
             {"usdd": 1},
-            "Budget: usdd: unknown name 'usdd'; did you mean 'usd'? allowed: energy_j, lease_s, other, seconds, tokens, usd",
+            "Budget: usdd: unknown name 'usdd'; did you mean 'usd'? allowed: carbon_g, energy_j, grid, lease_s, other, seconds, tail, tokens, usd, vram_gb",
         ),
         (
             {"usd": {"limt": 1}},
-            "Budget: usd.limt: unknown name 'limt'; did you mean 'limit'? allowed: hard, limit, target, value",
+            "Budget: usd.limt: unknown name 'limt'; did you mean 'limit'? allowed: hard, limit, per, scale, target, value",
         ),
         ({"other": {"gpu_h": 0}}, "Budget: other: seen 0; allowed: a number above 0, a Limit, or None for no limit"),
         (
             {"other": {"usd": 1}},
-            "Budget: other: usd has a field of its own; allowed: names other than usd, energy_j, seconds, tokens",
+            "Budget: other: usd has a field of its own; allowed: names other than usd, energy_j, seconds, tokens, carbon_g",
         ),
         ({"lease_s": 0}, "Budget: lease_s: Input should be greater than 0; seen 0"),
     ],

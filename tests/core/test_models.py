@@ -49,7 +49,7 @@ def test_profile_seconds_and_joules_by_hand():
         (
             {"price": {"input": 1, "outptu": 2}},
             "Model 'm': price.output: missing; it is required; price.outptu: unknown name 'outptu'; did you mean 'output'? "
-            "allowed: cached_input, input, output",
+            "allowed: cache_min_tokens, cache_ttl_s, cache_write, cached_input, input, output",
         ),
         (
             {"price": None},

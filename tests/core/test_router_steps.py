@@ -188,7 +188,7 @@ def test_a_model_that_keeps_failing_rests_and_comes_back():
     for i in range(3):
         decision = steps.decide(f"t{i}")
         assert decision.model.name == "a"
-        steps.observe(decision, Outcome(error="HTTP 503"))
+        steps.observe(decision, Outcome(error="HTTP 500"))
     resting = steps.decide("t9")
     assert resting.model.name == "b"
     assert resting.score_of("a").cause == "failed 3 times in a row; rests for 30 s more"
@@ -200,7 +200,7 @@ def test_a_model_that_keeps_failing_rests_and_comes_back():
 def test_when_every_model_rests_all_are_tried():
     steps = router(free("a"))
     for i in range(4):
-        steps.observe(steps.decide(f"t{i}"), Outcome(error="HTTP 503"))
+        steps.observe(steps.decide(f"t{i}"), Outcome(error="HTTP 500"))
     assert steps.decide("again").model.name == "a"
 
 
