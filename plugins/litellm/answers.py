@@ -1,0 +1,41 @@
+"""What the proxy adds to its answers: headers that say what was decided, and a body that says what was refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steproute.plugins.litellm.calls import Call
+from steproute.plugins.litellm.refusals import Refusal
+
+_PREFIX = "x-steproute-"
+
+
+def response_headers(call: Call) -> dict[str, str]:
+    """Headers about the decision whose model answered."""
+    decision = call.attempts[-1].decision
+    fields = {
+        "model": decision.model.name,
+        "reason": decision.reason,
+        "progress": f"{decision.progress.g:.3f}",
+        "task": decision.task,
+        "step": decision.step,
+        "attempt": str(decision.attempt),
+        "task-spent-usd": f"{call.spent:.9f}",
+    }
+    return {_PREFIX + name: _printable(value) for name, value in fields.items() if value}
+
+
+def http_error(refused: Refusal) -> Any:
+    """The proxy's answer to a refusal: its status, and a body that says which limit or which ability."""
+    from fastapi import HTTPException
+
+    body = refused.body()
+    error = HTTPException(refused.http_status, detail=body, headers={"x-should-retry": "false"})
+    error.message = body["message"]  # type: ignore[attr-defined]
+    error.type, error.param = body["type"], body["param"]  # type: ignore[attr-defined]
+    return error
+
+
+def _printable(value: str) -> str:
+    """Text that a header may carry."""
+    return " ".join(value.encode("ascii", "replace").decode().split())[:300]

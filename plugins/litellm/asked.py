@@ -1,0 +1,119 @@
+"""What a request asks of a model: its messages, tokens, tools, images, answer format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steproute.models import Needs
+
+CHARACTERS_PER_TOKEN = 4
+_IMAGE_TOKENS = 800
+_IMAGES = ("image_url", "input_image", "image")
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_TEXT_KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as the router needs to know it."""
+
+    messages: Sequence[Any]
+    """Of a chat, a response or an Anthropic message; empty for other kinds of call."""
+    chat: bool
+    """False = an embedding, an image, audio …: metered, but no model is chosen for it."""
+    characters: int
+    bytes: int
+    """UTF-8 bytes of the prompt: no tokenizer makes more tokens of it."""
+    prompt_tokens: int
+    max_tokens: int | None
+    timeout_s: float | None
+    needs: Needs
+    text: str
+    """End of the last message."""
+
+
+def read(
+    messages: Sequence[Any] | None,
+    request: Mapping[str, Any],
+    count_tokens: Callable[[Sequence[Any]], int] | None = None,
+) -> Asked:
+    """Read a request.
+
+    Args:
+        messages: as LiteLLM hands them to its callbacks; None where it has none.
+        request: its keyword arguments.
+        count_tokens: counts the prompt's tokens; None = characters / 4.
+    """
+    given = messages if messages is not None else request.get("messages")
+    chat = bool(given) and "prompt" not in request
+    if given is None:
+        given, chat = _input(request)
+    texts = _Texts()
+    tools = request.get("tools") or request.get("functions")
+    texts.add(tools)
+    texts.add(request.get("instructions") or request.get("system"))
+    for message in given:
+        texts.add(message)
+    if not chat:
+        texts.add(request.get("input") if not given else None)
+    tokens = texts.characters // CHARACTERS_PER_TOKEN + _IMAGE_TOKENS * texts.images
+    if count_tokens is not None and given:
+        tokens = count_tokens(given)
+    limit = next((value for name in _LIMITS if isinstance(value := request.get(name), int) and value > 0), None)
+    timeout = request.get("timeout")
+    return Asked(
+        given,
+        chat,
+        texts.characters,
+        texts.bytes,
+        tokens,
+        limit,
+        float(timeout) if isinstance(timeout, (int, float)) and timeout > 0 else None,
+        Needs(tools=bool(tools), vision=texts.images > 0, structured=_structured(request)),
+        texts.last[-_TEXT_KEPT:],
+    )
+
+
+def _input(request: Mapping[str, Any]) -> tuple[Sequence[Any], bool]:
+    """Messages of a `/responses` request. Embeddings have an `input` too; only the former keeps `litellm_metadata`."""
+    given = request.get("input")
+    if "litellm_metadata" not in request or given is None:
+        return (), False
+    return ([{"role": "user", "content": given}] if isinstance(given, str) else list(given)), True
+
+
+def _structured(request: Mapping[str, Any]) -> bool:
+    wanted = request.get("response_format")
+    if wanted is None and isinstance(text := request.get("text"), Mapping):
+        wanted = text.get("format")
+    if isinstance(wanted, Mapping):
+        return wanted.get("type") not in (None, "text")
+    return wanted is not None
+
+
+class _Texts:
+    """Adds up what a prompt says."""
+
+    def __init__(self) -> None:
+        self.characters = self.bytes = self.images = 0
+        self.last = ""
+
+    def add(self, part: Any, depth: int = 0) -> None:
+        """Count a message, a part of one, a tool …"""
+        if isinstance(part, str):
+            self.characters += len(part)
+            self.bytes += len(part) if part.isascii() else len(part.encode("utf-8", "replace"))
+            if depth <= 3 and part:
+                self.last = part
+        elif isinstance(part, Mapping):
+            if part.get("type") in _IMAGES:
+                self.images += 1
+                return
+            for name, value in part.items():
+                if name not in ("role", "type", "id", "tool_call_id", "call_id", "cache_control"):
+                    self.add(value, depth + 1)
+        elif isinstance(part, Sequence) and depth < 12:
+            for item in part:
+                self.add(item, depth + 1)

@@ -1,0 +1,105 @@
+"""One request of a client, from LiteLLM's first question about deployments to its outcome: attempts, retries, fallbacks."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from steproute.decision import Decision
+from steproute.plugins.litellm.asked import Asked
+from steproute.plugins.litellm.conversations import Turn
+from steproute.plugins.litellm.deployments import Deployment
+from steproute.plugins.litellm.identity import Identity
+
+KEY = "steproute_routing"
+"""Key of LiteLLM's metadata under which a call's decision is written, for its callbacks and spend logs."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One decision of a call, and the deployments LiteLLM was left to choose from."""
+
+    decision: Decision
+    deployments: frozenset[str]
+    closed: bool = False
+
+
+@dataclass(slots=True)
+class Call:
+    """One request."""
+
+    identity: Identity
+    asked: Asked
+    step: str
+    tags: Sequence[str] = ()
+    turn: Turn | None = None
+    """Where its reply is to be noted; None when the task was named."""
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    started: float = field(default_factory=time.perf_counter)
+    attempts: list[Attempt] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    """Models that failed in this round."""
+    round: int = 0
+    """How often every model has failed."""
+    spent: float = 0.0
+    """USD of the task before this call."""
+
+    @property
+    def key(self) -> str:
+        """Key of its step for the router: once every model has failed, a new one."""
+        return f"{self.step}~{self.round}" if self.round else self.step
+
+    def dispatched(self, deployment: str) -> None:
+        """LiteLLM asks again after it has called this deployment: that attempt failed, whether its outcome has come or not."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is not None and deployment in last.deployments:
+            self.give_up(last)
+
+    def give_up(self, attempt: Attempt) -> None:
+        """Do not decide for this attempt's model again in this round."""
+        if attempt.decision.model.name not in self.failed:
+            self.failed.append(attempt.decision.model.name)
+
+    def next_round(self) -> None:
+        """Every model failed: LiteLLM goes on trying, so all are to be had again."""
+        self.failed.clear()
+        self.round += 1
+
+    def attempt_of(self, deployment: str) -> Attempt | None:
+        """The attempt in which a deployment was called: the earliest open one it was left for, else the latest."""
+        fitting = [item for item in self.attempts if deployment in item.deployments]
+        return next((item for item in fitting if not item.closed), fitting[-1] if fitting else None)
+
+    def note(self, decision: Decision) -> dict[str, Any]:
+        """What is written into LiteLLM's metadata, as plain JSON."""
+        return {
+            "call": self.token,
+            "task": decision.task,
+            "step": decision.step,
+            "role": decision.role,
+            "attempt": decision.attempt,
+            "decision": decision.id,
+            "model": decision.model.name,
+            "reason": decision.reason,
+            "progress": round(decision.progress.g, 4),
+            "task_spent_usd": self.spent,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A question about deployments, ready for the router."""
+
+    call: Call
+    holder: dict[str, Any]
+    """LiteLLM's metadata."""
+    deployments: Sequence[Deployment]
+    names: Sequence[str]
+    """Pool name of each."""
+
+    def of_model(self, name: str) -> list[Deployment]:
+        """The deployments of one model."""
+        return [item for item, own in zip(self.deployments, self.names, strict=True) if own == name]

@@ -1,0 +1,250 @@
+"""The router's side of LiteLLM's hooks: who calls, what to ask the router, and what a call has cost. No LiteLLM in here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from steproute.decision import Decision
+from steproute.errors import NoEligibleModel
+from steproute.ledger import Outcome, Task
+from steproute.plugins.litellm import replies
+from steproute.plugins.litellm.asked import Asked, read
+from steproute.plugins.litellm.calls import KEY, Attempt, Call, Pick
+from steproute.plugins.litellm.conversations import Conversations, prefixes
+from steproute.plugins.litellm.deployments import Deployment, Deployments, admissible, id_of
+from steproute.plugins.litellm.identity import METADATA, Identity, client_of, holder_of, identify, metadata_of
+from steproute.plugins.litellm.memos import Memos
+from steproute.router import Router
+
+logger = logging.getLogger("steproute")
+
+_KEPT = 10_000
+
+
+class Desk:
+    """What the plugin keeps about one router's calls. Safe between threads."""
+
+    def __init__(self, router: Router, count_tokens: Callable[[Sequence[Any]], int] | None = None):
+        self.router = router
+        self.deployments = Deployments(router)
+        self.conversations = Conversations()
+        self.memos = Memos(router)
+        self._count_tokens = count_tokens
+        self._calls: OrderedDict[str, Call] = OrderedDict()
+        self._ids: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    # --- before the call ------------------------------------------------------------------------------------------
+
+    def pick(
+        self, deployments: Sequence[Deployment], messages: Sequence[Any] | None, request: Mapping[str, Any]
+    ) -> Pick | None:
+        """Recognise a request and the models it may go to; None when there is nothing to choose or nowhere to note it."""
+        holder = holder_of(request)
+        if holder is None or not deployments:
+            return None
+        call = self.call_in(holder)
+        if call is None:
+            call = self._begin(messages, request)
+        else:
+            call.dispatched(id_of(holder))
+        asked = call.asked
+        left = admissible(deployments, call.tags, lambda item: self._fits(item, asked))
+        names = [self.deployments.name(item) for item in left]
+        for item, name in zip(left, names, strict=True):
+            self._ids[id_of(item)] = name
+        return Pick(call, holder, left, names)
+
+    def question(self, pick: Pick) -> tuple[tuple[Task, str], dict[str, Any]]:
+        """Arguments of `Router.decide` for a pick."""
+        call, asked = pick.call, pick.call.asked
+        allowed = set(pick.names) - set(call.failed)
+        arguments = {
+            "step": call.key,
+            "prompt_tokens": asked.prompt_tokens,
+            "max_tokens": asked.max_tokens,
+            "timeout_s": asked.timeout_s,
+            "cached_tokens": self.memos.of(call.identity.task.id).served,
+            "needs": asked.needs,
+            "text": asked.text,
+            "exclude": [name for name in self.router.pool.names if name not in allowed],
+        }
+        return (call.identity.task, call.identity.role), arguments
+
+    def booking(self, pick: Pick) -> tuple[tuple[Task, str, str], dict[str, Any]]:
+        """Arguments of `Router.book` for a call whose model is not chosen, such as an embedding."""
+        call, asked = pick.call, pick.call.asked
+        arguments = {"prompt_tokens": asked.prompt_tokens, "max_tokens": asked.max_tokens or 0}
+        return (call.identity.task, pick.names[0], call.identity.role), arguments
+
+    def goes_on(self, pick: Pick, error: NoEligibleModel) -> None:
+        """No model is left because all have failed: ask again from the start. For any other reason the error is right.
+
+        Raises:
+            NoEligibleModel: nothing has failed.
+        """
+        if not pick.call.failed:
+            raise error
+        pick.call.next_round()
+
+    def answer(self, pick: Pick, decision: Decision) -> list[Deployment]:
+        """Note a decision, and leave LiteLLM the deployments of its model."""
+        call = pick.call
+        chosen = pick.of_model(decision.model.name) if call.asked.chat else list(pick.deployments)
+        ids = frozenset(id_of(item) for item in chosen)
+        if not call.attempts or call.attempts[-1].decision.id != decision.id:
+            call.spent = float(self.router.spent(decision.task).get("usd", 0.0))
+            call.attempts.append(Attempt(decision, ids))
+        pick.holder[KEY] = call.note(decision)
+        return chosen
+
+    def call_in(self, meta: Mapping[str, Any]) -> Call | None:
+        """The call that LiteLLM's metadata speaks of."""
+        note = meta.get(KEY)
+        return self._calls.get(str(note.get("call"))) if isinstance(note, Mapping) else None
+
+    def _begin(self, messages: Sequence[Any] | None, request: Mapping[str, Any]) -> Call:
+        asked = read(messages, request, self._count_tokens)
+        identity, turn = self._whose(asked, request)
+        task = identity.task.id
+        with self.router.faults.kept("reading the messages of a LiteLLM call"):
+            self.memos.read_tools(task, asked.messages)
+            if identity.evidence:
+                self.router.report(task, identity.evidence)
+        ledger = self.router.ledger(task)
+        tags = metadata_of(request).get("tags")
+        token = uuid.uuid4().hex
+        call = Call(
+            identity,
+            replace(asked, messages=()),
+            identity.step or f"{len(ledger.steps) if ledger is not None else 0}.{token[:8]}",
+            tuple(str(tag) for tag in tags) if isinstance(tags, (list, tuple)) else (),
+            turn,
+            token,
+        )
+        with self._lock:
+            self._calls[token] = call
+            while len(self._calls) > _KEPT:
+                self._calls.popitem(last=False)
+        return call
+
+    def _whose(self, asked: Asked, request: Mapping[str, Any]) -> tuple[Identity, Any]:
+        """The call's labels; without a task among them, that of the conversation it goes on with, or a new one."""
+        identity = identify(request)
+        if identity.task.id:
+            return identity, None
+        client, origin, turn = client_of(request), "new", None
+        previous = request.get("previous_response_id")
+        task = self.conversations.of_response(previous) if isinstance(previous, str) else ""
+        if task:
+            origin = "response"
+        elif asked.chat:
+            digests = prefixes(asked.messages)
+            task = self.conversations.find(client, asked.messages, digests)
+            origin = "conversation" if task else origin
+            task = task or uuid.uuid4().hex
+            turn = self.conversations.note(client, digests[-1], task)
+        task = task or uuid.uuid4().hex
+        return replace(identity, task=identity.task.model_copy(update={"id": task}), origin=origin), turn
+
+    def _fits(self, deployment: Deployment, asked: Asked) -> bool:
+        """Whether a prompt fits a deployment. Far below its limit no tokens are counted; near it LiteLLM counts too."""
+        limit = self.deployments.limit(deployment)
+        if limit is None or asked.bytes + 16 <= limit:
+            return True
+        return asked.prompt_tokens <= limit
+
+    # --- after the call ---------------------------------------------------------------------------------------------
+
+    def success(
+        self, event: Mapping[str, Any], response: Any, start: Any, end: Any
+    ) -> tuple[Decision, Outcome, str] | None:
+        """What to tell the router about a call that returned; None when it is none of ours."""
+        call, deployment = self._heard(event)
+        attempt = call.attempt_of(deployment) if call is not None else None
+        if call is None or attempt is None:
+            return self._unrouted(event, response, start, end)
+        decision = attempt.decision
+        attempt.closed = True
+        name = self._ids.get(deployment, decision.model.name)
+        outcome = replies.outcome_of(event, response, start, end, self.deployments.price_unknown(name))
+        outcome.call_id, outcome.model = f"{decision.id}/returned", name
+        if call.asked.chat:
+            self.memos.of(decision.task).served[name] = outcome.prompt_tokens
+        if call.turn is not None:
+            call.turn.reply = replies.reply_digest(response)
+        response_id = replies.id_of(response)
+        if response_id and "responses" in str(event.get("call_type")):
+            self.conversations.answered(response_id, decision.task)
+        return decision, outcome, replies.text_of(response)
+
+    def failure(self, event: Mapping[str, Any], start: Any, end: Any) -> tuple[Decision, Outcome] | None:
+        """What to tell the router about a call that failed; None when it is none of ours, or no fault of the model's."""
+        call, deployment = self._heard(event)
+        attempt = call.attempt_of(deployment) if call is not None else None
+        if call is None or attempt is None:
+            return None
+        attempt.closed = True
+        call.give_up(attempt)
+        decision = attempt.decision
+        if replies.blameless(event):
+            self.router.accounts.release(decision.reservation)
+            return None
+        outcome = replies.failure_of(event, start, end)
+        outcome.call_id, outcome.model = f"{decision.id}/failed", self._ids.get(deployment, decision.model.name)
+        return decision, outcome
+
+    def settled(self, event: Mapping[str, Any], decision: Decision, response: Any) -> None:
+        """After the router has taken in an outcome: tool calls, and the end of a task whose caller said so."""
+        self.memos.ask_tools(decision, replies.tool_calls_of(response))
+        call, _ = self._heard(event)
+        if call is not None and call.identity.ends:
+            self.router.finish(decision.task, call.identity.success)
+
+    def _heard(self, event: Mapping[str, Any]) -> tuple[Call | None, str]:
+        params = event.get("litellm_params") or {}
+        info = params.get("model_info")
+        deployment = str((info or {}).get("id") or "") if isinstance(info, Mapping) else ""
+        for name in METADATA:
+            meta = params.get(name)
+            if isinstance(meta, Mapping):
+                call = self.call_in(meta)
+                if call is not None:
+                    return call, deployment or id_of(meta)
+        return None, deployment
+
+    def _unrouted(
+        self, event: Mapping[str, Any], response: Any, start: Any, end: Any
+    ) -> tuple[Decision, Outcome, str] | None:
+        """A call that went past the filter: synchronous, or to a deployment by its id. Its spending counts all the same.
+
+        Calls of LiteLLM's SDK without its Router are left alone unless they name a task.
+        """
+        params = {**(event.get("litellm_params") or {}), "messages": event.get("messages")}
+        named = identify(params)
+        through_router = any((params.get(name) or {}).get("model_group") for name in METADATA)
+        if not through_router and not (named.task.id and named.origin in ("metadata", "headers")):
+            return None
+        messages = event.get("messages")
+        asked = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
+        identity, turn = self._whose(asked, params)
+        provider, model = event.get("custom_llm_provider"), str(event.get("model") or "")
+        full = model if not provider or model.startswith(f"{provider}/") else f"{provider}/{model}"
+        group = next(
+            (meta["model_group"] for name in METADATA if (meta := params.get(name) or {}).get("model_group")), None
+        )
+        name = self.deployments.name(
+            {"model_name": group, "litellm_params": {"model": full}, "model_info": params.get("model_info") or {}}
+        )
+        decision = self.router.book(identity.task, name, identity.role, within_limits=False)
+        outcome = replies.outcome_of(event, response, start, end, self.deployments.price_unknown(name))
+        outcome.call_id, outcome.model = str(event.get("litellm_call_id") or decision.id), name
+        if turn is not None:
+            turn.reply = replies.reply_digest(response)
+        return decision, outcome, ""

@@ -1,0 +1,145 @@
+"""Whose call it is: task, step and role from metadata, headers, context variables or a session id.
+
+The order in which they are asked is the table in docs/litellm.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steproute.ledger import Evidence, Task
+from steproute.plugins.litellm.context import current
+
+METADATA = ("litellm_metadata", "metadata")
+"""Where LiteLLM keeps a request's metadata: the first for `/responses` and `/messages`, the second for the others."""
+OWN = "steproute"
+"""Key of the metadata under which a caller describes a call."""
+HEADER = "x-steproute-"
+_TEXTS = ("task", "step", "role", "goal", "domain", "dimension", "source", "parent")
+_LONGEST = 256
+"""Characters of an id that a client may choose; a longer one is cut."""
+_WORDS = {"true": True, "success": True, "1": True, "false": False, "failure": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What is known of a call before it is made."""
+
+    task: Task
+    """Its id is empty when nobody gave one."""
+    step: str = ""
+    role: str = ""
+    evidence: tuple[Evidence, ...] = ()
+    """About the step before, such as a test run by the caller."""
+    ends: bool = False
+    """True = the task ends with this call."""
+    success: bool | None = None
+    origin: str = ""
+    """Where the task's id comes from."""
+
+
+def identify(request: Mapping[str, Any]) -> Identity:
+    """Read the labels of a call.
+
+    Args:
+        request: LiteLLM's keyword arguments of the call.
+    """
+    meta, headers = metadata_of(request), headers_of(request)
+    own = meta.get(OWN)
+    places: list[tuple[str, Mapping[str, Any]]] = [
+        ("metadata", own if isinstance(own, Mapping) else {}),
+        ("metadata", _prefixed(meta, f"{OWN}_")),
+        ("headers", _prefixed(headers, HEADER)),
+        ("context", current()),
+    ]
+    said = {name: _first(places, name) for name in _TEXTS}
+    task, origin = said["task"]
+    if not task:
+        task, origin = _session(request, meta, headers)
+    described = {name: said[name][0] for name in ("goal", "domain", "dimension", "source") if said[name][0]}
+    finish = _first(places, "finish")[0].lower()
+    success = _WORDS.get(_first(places, "success")[0].lower())
+    return Identity(
+        Task(id=task, parent=said["parent"][0] or None, **described),
+        said["step"][0],
+        said["role"][0],
+        tuple(_evidence(places)),
+        finish in ("true", "1") or success is not None,
+        success,
+        origin,
+    )
+
+
+def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The request's metadata: LiteLLM's own dict, which its callbacks see too. A caller's under the other name is read as well."""
+    found = [item for name in METADATA if isinstance(item := request.get(name), dict)]
+    if len(found) < 2:
+        return found[0] if found else {}
+    return {**found[1], **found[0]}
+
+
+def holder_of(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The dict of LiteLLM's own that reaches its callbacks, to write in."""
+    for name in METADATA:
+        meta = request.get(name)
+        if isinstance(meta, dict):
+            return meta
+    return None
+
+
+def headers_of(request: Mapping[str, Any]) -> Mapping[str, str]:
+    """Headers of the client's request to the proxy, names in lower case."""
+    server = request.get("proxy_server_request")
+    found = server.get("headers") if isinstance(server, Mapping) else None
+    if not isinstance(found, Mapping):
+        found = metadata_of(request).get("headers")
+    if not isinstance(found, Mapping):
+        return {}
+    return {str(name).lower(): value for name, value in found.items() if isinstance(value, str)}
+
+
+def client_of(request: Mapping[str, Any]) -> str:
+    """Who calls the proxy, so that conversations of different keys are never taken for one another."""
+    meta = metadata_of(request)
+    return "|".join(str(meta.get(f"user_api_key_{name}") or "") for name in ("hash", "user_id", "team_id"))
+
+
+def _session(request: Mapping[str, Any], meta: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str, str]:
+    found = (
+        request.get("litellm_session_id"),
+        meta.get("session_id"),
+        headers.get("x-litellm-session-id"),
+        headers.get("x-litellm-trace-id"),
+    )
+    for item in found:
+        if isinstance(item, str) and item.strip():
+            return item.strip()[:_LONGEST], "session"
+    return "", ""
+
+
+def _prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name[len(prefix) :]: value for name, value in values.items() if str(name).startswith(prefix)}
+
+
+def _first(places: Sequence[tuple[str, Mapping[str, Any]]], name: str) -> tuple[str, str]:
+    for origin, values in places:
+        value = values.get(name)
+        if isinstance(value, (str, int, float)) and str(value).strip():
+            return str(value).strip()[:_LONGEST], origin
+    return "", ""
+
+
+def _evidence(places: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Evidence]:
+    """Evidence as JSON says it; what is malformed is left out."""
+    for _, values in places[:1]:
+        items = values.get("evidence")
+        for item in items if isinstance(items, Sequence) and not isinstance(items, str) else ():
+            if isinstance(item, Mapping) and isinstance(item.get("score"), (int, float)) and 0 <= item["score"] <= 1:
+                count = item.get("count", 1)
+                yield Evidence(
+                    source=str(item.get("source") or "caller")[:_LONGEST],
+                    score=float(item["score"]),
+                    count=count if isinstance(count, int) and count >= 0 else 1,
+                )

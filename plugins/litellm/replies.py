@@ -1,0 +1,151 @@
+"""What a call cost and said, read from what LiteLLM hands to its loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from steproute.ledger import Outcome
+from steproute.plugins.litellm.conversations import fingerprint
+from steproute.redact import redact
+
+_OUTPUT_KEPT = 20_000
+_UNPRICED_BY_TOKENS = ("image", "speech", "transcription", "video", "ocr", "search", "rerank", "moderation")
+"""Kinds of call whose price is not that of tokens: LiteLLM's own cost counts."""
+
+
+def outcome_of(event: Mapping[str, Any], response: Any, start: Any, end: Any, use_cost: bool) -> Outcome:
+    """Read a call that returned.
+
+    Args:
+        event: LiteLLM's `kwargs` of the log event.
+        response: what came back; of a stream the whole put together.
+        start: when the call began.
+        end: when it ended.
+        use_cost: True = take LiteLLM's own cost where it knows one, since the pool has no price.
+    """
+    outcome = Outcome(seconds=seconds_between(start, end))
+    if event.get("cache_hit"):  # LiteLLM's own cache answered: no provider was asked
+        outcome.usd = 0.0
+        return outcome
+    usage = _plain(getattr(response, "usage", None)) or _plain(_get(response, "usage"))
+    logged = event.get("standard_logging_object")
+    if not usage and isinstance(logged, Mapping):
+        usage = {name: logged.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
+    details = _plain(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
+    cached = _count(details.get("cached_tokens"))
+    if "prompt_tokens" not in usage and "cache_read_input_tokens" in usage:  # Anthropic counts the cached ones apart
+        cached = _count(usage["cache_read_input_tokens"])
+        prompt += cached + _count(usage.get("cache_creation_input_tokens"))
+    outcome.prompt_tokens, outcome.cached_tokens = prompt, min(cached, prompt)
+    outcome.completion_tokens = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+    outcome.tokens_estimated = _estimated(event, response, outcome, bool(details))
+    cost = event.get("response_cost")
+    by_tokens = not any(kind in str(event.get("call_type")) for kind in _UNPRICED_BY_TOKENS)
+    if isinstance(cost, (int, float)) and cost >= 0 and (not by_tokens or (use_cost and cost > 0)):
+        outcome.usd = float(cost)
+    return outcome
+
+
+def failure_of(event: Mapping[str, Any], start: Any, end: Any) -> Outcome:
+    """Read a call that failed."""
+    error = event.get("exception")
+    text = " ".join(redact(str(error)).split())[:300]
+    return Outcome(seconds=seconds_between(start, end), error=f"{type(error).__name__}: {text}")
+
+
+def blameless(event: Mapping[str, Any]) -> bool:
+    """Whether a failure says nothing about the model: the request itself was refused."""
+    return getattr(event.get("exception"), "status_code", None) in (400, 413, 422)
+
+
+def seconds_between(start: Any, end: Any) -> float:
+    """Duration in seconds; 0 where it is not known."""
+    if isinstance(start, datetime) and isinstance(end, datetime):
+        return max((end - start).total_seconds(), 0.0)
+    if isinstance(start, (int, float)) and isinstance(end, (int, float)):
+        return max(float(end - start), 0.0)
+    return 0.0
+
+
+def text_of(response: Any) -> str:
+    """What was answered: a chat completion's content, a response's or an Anthropic message's text parts."""
+    for choice in _get(response, "choices") or ():
+        message = _get(choice, "message")
+        return str(_get(message, "content") or _get(choice, "text") or "")[:_OUTPUT_KEPT]
+    parts: list[str] = []
+    for item in _get(response, "output") or _get(response, "content") or ():
+        content = _get(item, "content")
+        for part in content if isinstance(content, Sequence) and not isinstance(content, str) else (item,):
+            text = _get(part, "text")
+            if isinstance(text, str):
+                parts.append(text)
+    return "".join(parts)[:_OUTPUT_KEPT]
+
+
+def tool_calls_of(response: Any) -> Iterator[tuple[str, str, str]]:
+    """(id, name, arguments) of each tool the reply asks for."""
+    for choice in _get(response, "choices") or ():
+        for call in _get(_get(choice, "message"), "tool_calls") or ():
+            function = _get(call, "function")
+            yield str(_get(call, "id") or ""), str(_get(function, "name") or ""), str(_get(function, "arguments") or "")
+    for item in _get(response, "output") or _get(response, "content") or ():
+        if _get(item, "type") in ("function_call", "tool_use"):
+            arguments = _get(item, "arguments") or _get(item, "input")
+            yield (
+                str(_get(item, "call_id") or _get(item, "id") or ""),
+                str(_get(item, "name") or ""),
+                str(arguments or ""),
+            )
+
+
+def id_of(response: Any) -> str:
+    """The provider's id of a response."""
+    found = _get(response, "id")
+    return found if isinstance(found, str) else ""
+
+
+def reply_digest(response: Any) -> bytes:
+    """Fingerprint that the reply has once a client sends it back as a message."""
+    calls = [
+        {"function": {"name": name, "arguments": arguments}}
+        for choice in (_get(response, "choices") or ())[:1]
+        for _, name, arguments in tool_calls_of({"choices": [choice]})
+    ]
+    return fingerprint({"role": "assistant", "content": text_of(response), "tool_calls": calls})
+
+
+def _estimated(event: Mapping[str, Any], response: Any, outcome: Outcome, detailed: bool) -> bool:
+    """Whether LiteLLM counted the tokens itself, as it does for a stream whose server reported none and does not tell.
+
+    A server that reports usage usually adds details; where there are none, LiteLLM's count is made again and compared.
+    """
+    if not event.get("stream"):
+        return outcome.prompt_tokens == 0 and outcome.completion_tokens == 0
+    if detailed:
+        return False
+    import litellm
+
+    model = str(event.get("model") or "")
+    own = litellm.token_counter(model=model, text=text_of(response), count_response_tokens=True)
+    if own != outcome.completion_tokens:
+        return False
+    messages = event.get("messages")
+    return not messages or litellm.token_counter(model=model, messages=messages) == outcome.prompt_tokens
+
+
+def _plain(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) else {}
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and value > 0 else 0

@@ -1,0 +1,212 @@
+"""`StepRouting`: LiteLLM's filter of deployments and its logger of outcomes, for its SDK and its proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+try:
+    from litellm.integrations.custom_logger import CustomLogger
+except ImportError as error:
+    raise ImportError(
+        f"steproute.plugins.litellm needs LiteLLM ({error}); install it with: pip install 'steproute[litellm]'"
+    ) from error
+
+from steproute.decision import Decision
+from steproute.errors import BudgetExceeded, NoEligibleModel
+from steproute.plugins.litellm.answers import http_error, response_headers
+from steproute.plugins.litellm.calls import Pick
+from steproute.plugins.litellm.deployments import Deployment
+from steproute.plugins.litellm.desk import Desk
+from steproute.plugins.litellm.identity import METADATA
+from steproute.plugins.litellm.refusals import refusal, refusal_in
+from steproute.router import Router
+
+
+class StepRouting(CustomLogger):  # type: ignore[misc]
+    """Narrows a group's deployments to those of the model the router chooses, and tells it how the calls went.
+
+    `litellm.callbacks = [StepRouting(router)]`. Cooldowns, tags, fallbacks, aliases, retries and context windows stay
+    LiteLLM's; a fault in here leaves its choice as it was. Two errors reach the caller: `BudgetExceeded` and
+    `NoEligibleModel`.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        count_tokens: Callable[[Sequence[Any]], int] | None = None,
+        ask_usage: bool = True,
+    ):
+        """Serve a router.
+
+        Args:
+            router: decides and learns.
+            count_tokens: tokens of a request's messages; None = characters / 4.
+            ask_usage: True = streams are asked for their usage; their readers then see one more chunk, with no text.
+        """
+        super().__init__()
+        self.steproute_name = f"steproute-{id(router)}"  # LiteLLM takes loggers with equal public scalars for the same
+        self.ask_usage = ask_usage
+        self._desk = Desk(router, count_tokens)
+
+    @property
+    def router(self) -> Router:
+        """The router behind it."""
+        return self._desk.router
+
+    # --- before the call ------------------------------------------------------------------------------------------
+
+    async def async_filter_deployments(
+        self,
+        model: str,
+        healthy_deployments: list[Any],
+        messages: list[Any] | None,
+        request_kwargs: dict[str, Any] | None = None,
+        parent_otel_span: Any = None,
+    ) -> list[Any]:
+        """Leave the deployments of the chosen model."""
+        pick = self._pick(healthy_deployments, messages, request_kwargs)
+        if pick is None:
+            return healthy_deployments
+        try:
+            with self.router.faults.kept("choosing a deployment"):
+                return self._desk.answer(pick, await self._decided(pick)) or healthy_deployments
+        except (BudgetExceeded, NoEligibleModel) as error:
+            raise refusal(error) from error
+        return healthy_deployments
+
+    def filter_deployments(
+        self, deployments: Sequence[Deployment], messages: Sequence[Any] | None, request: Mapping[str, Any] | None
+    ) -> list[Any]:
+        """The synchronous twin, for `StepRoutingStrategy`."""
+        pick = self._pick(deployments, messages, request)
+        if pick is None:
+            return list(deployments)
+        try:
+            with self.router.faults.kept("choosing a deployment"):
+                return self._desk.answer(pick, self._decided_now(pick)) or list(deployments)
+        except (BudgetExceeded, NoEligibleModel) as error:
+            raise refusal(error) from error
+        return list(deployments)
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """Ask a stream for its usage, which LiteLLM would otherwise guess."""
+        kind = getattr(call_type, "value", call_type)
+        if not self.ask_usage or not kwargs.get("stream") or kind not in ("acompletion", "completion"):
+            return None
+        options = kwargs.get("stream_options")
+        if isinstance(options, Mapping) and "include_usage" in options:
+            return None
+        return {**kwargs, "stream_options": {**(options or {}), "include_usage": True}}
+
+    # --- after the call ---------------------------------------------------------------------------------------------
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """Hear of a call that returned; of a stream, once it has ended."""
+        with self.router.faults.kept("hearing of a LiteLLM call"):
+            told = self._desk.success(kwargs, response_obj, start_time, end_time)
+            if told is not None:
+                decision, outcome, text = told
+                await self.router.aobserve(decision, outcome, output=text)
+                self._desk.settled(kwargs, decision, response_obj)
+
+    def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """The synchronous twin."""
+        with self.router.faults.kept("hearing of a LiteLLM call"):
+            told = self._desk.success(kwargs, response_obj, start_time, end_time)
+            if told is not None:
+                decision, outcome, text = told
+                self.router.observe(decision, outcome, output=text)
+                self._desk.settled(kwargs, decision, response_obj)
+
+    async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """Hear of a call that failed."""
+        with self.router.faults.kept("hearing of a LiteLLM failure"):
+            told = self._desk.failure(kwargs, start_time, end_time)
+            if told is not None:
+                await self.router.aobserve(*told)
+
+    def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """The synchronous twin."""
+        with self.router.faults.kept("hearing of a LiteLLM failure"):
+            told = self._desk.failure(kwargs, start_time, end_time)
+            if told is not None:
+                self.router.observe(*told)
+
+    # --- the proxy's answers ----------------------------------------------------------------------------------------
+
+    async def async_post_call_response_headers_hook(
+        self,
+        data: dict[str, Any],
+        user_api_key_dict: Any,
+        response: Any,
+        request_headers: dict[str, str] | None = None,
+        litellm_call_info: dict[str, Any] | None = None,
+    ) -> dict[str, str] | None:
+        """Headers that say what was decided. LiteLLM has this hook since 1.81."""
+        with self.router.faults.kept("writing response headers"):
+            return self._headers(data)
+        return None
+
+    async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
+        """The same headers for older proxies, where only whole answers can carry them."""
+        with self.router.faults.kept("writing response headers"):
+            hidden = getattr(response, "_hidden_params", None)
+            if isinstance(hidden, dict) and not hasattr(CustomLogger, "async_post_call_response_headers_hook"):
+                hidden["additional_headers"] = {**(hidden.get("additional_headers") or {}), **self._headers(data)}
+        return response
+
+    async def async_post_call_failure_hook(
+        self,
+        request_data: dict[str, Any],
+        original_exception: Exception,
+        user_api_key_dict: Any,
+        traceback_str: str | None = None,
+    ) -> Any:
+        """Answer a refusal with its own status and a body that names the limit."""
+        found = refusal_in(original_exception)
+        return None if found is None else http_error(found)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _pick(
+        self, deployments: Sequence[Any] | None, messages: Sequence[Any] | None, request: Mapping[str, Any] | None
+    ) -> Pick | None:
+        with self.router.faults.kept("reading a LiteLLM request"):
+            return self._desk.pick(deployments or (), messages, request or {})
+        return None
+
+    async def _decided(self, pick: Pick) -> Decision:
+        if not pick.call.asked.chat:
+            given, options = self._desk.booking(pick)
+            return await self.router.abook(*given, **options)
+        for _ in range(2):
+            about, asked = self._desk.question(pick)
+            try:
+                return await self.router.adecide(*about, **asked)
+            except NoEligibleModel as error:
+                self._desk.goes_on(pick, error)
+        about, asked = self._desk.question(pick)
+        return await self.router.adecide(*about, **asked)
+
+    def _decided_now(self, pick: Pick) -> Decision:
+        if not pick.call.asked.chat:
+            given, options = self._desk.booking(pick)
+            return self.router.book(*given, **options)
+        for _ in range(2):
+            about, asked = self._desk.question(pick)
+            try:
+                return self.router.decide(*about, **asked)
+            except NoEligibleModel as error:
+                self._desk.goes_on(pick, error)
+        about, asked = self._desk.question(pick)
+        return self.router.decide(*about, **asked)
+
+    def _headers(self, data: Mapping[str, Any]) -> dict[str, str]:
+        for name in METADATA:
+            meta = data.get(name)
+            call = self._desk.call_in(meta) if isinstance(meta, Mapping) else None
+            if call is not None and call.attempts:
+                return response_headers(call)
+        return {}
