@@ -177,7 +177,7 @@ class Chooser:
                     request.max_tokens,
                     assumed,
                     request.timeout_s,
-                    request.cached_tokens.get(model.name, 0),
+                    self._cached(state, request, model),
                 ),
             )
             for model in fit
@@ -193,6 +193,12 @@ class Chooser:
             raise min(refused.values(), key=lambda refusal: refusal.asked / refusal.limit)
         causes.update({name: str(refusal).partition(": ")[2] for name, refusal in refused.items()})
         return [candidate for candidate in candidates if candidate.name not in refused]
+
+    def _cached(self, state: TaskState, request: StepRequest, model: Model) -> int:
+        """Prompt tokens a model is expected to have in its cache: as the host says, else by what it has served."""
+        if request.cached_tokens:
+            return request.cached_tokens.get(model.name, 0)
+        return self._forecast.caches.expected(state.ledger.task.id, request.role, model, request.prompt_tokens)
 
     def _complete(self, state: TaskState, request: StepRequest, candidates: Sequence[Candidate]) -> None:
         """Add what hangs on the servers, and what follows from seconds and joules."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from steproute.drift import Drift
 from steproute.ledger import Outcome
 from steproute.models import Model, Work
+from steproute.prompt_cache import PromptCaches
 
 KEPT = 10_000
 """Most (model, role) pairs remembered; the oldest go first, since hosts may invent a role per sub-task."""
@@ -88,12 +91,14 @@ class CostForecast:
     It learns how long completions are and, where the profile is silent, seconds, joules and the user's own resources.
     """
 
-    def __init__(self, completion_tokens: float = 256.0):
+    def __init__(self, completion_tokens: float = 256.0, clock: Callable[[], float] = time.time):
         """Start with a guess.
 
         Args:
             completion_tokens: expected completion length before anything was seen.
+            clock: gives the time in seconds.
         """
+        self.caches = PromptCaches(clock)
         self._start = completion_tokens
         self._completion: dict[tuple[str, str], _Mean] = {}
         self._seen: dict[str, dict[str, _Mean]] = {}

@@ -63,6 +63,7 @@ class Learner:
         self._derived.bill(model, spent, self._accounts.pressure(decision.task).spent, expected)
         self._accounts.settle(decision.task, decision.reservation, spent)
         self._health.note(model.name, outcome.error is not None, error=outcome.error)
+        self._forecast.caches.note(decision.task, decision.role, model, decision.prompt_tokens, outcome)
         self._forecast.learn(model, decision.role, outcome)
         if self.log is not None:
             self.log.billed(decision, outcome, model.name, spent)

@@ -107,7 +107,7 @@ class Router:
         self.faults = Faults(raising=on_error == "raise")
         self._log = self._open_log(store, clock)
         self.accounts = Accounts(self.budget, clock) if self._log is None else self._log.accounts(self.budget)
-        self.forecast = CostForecast()
+        self.forecast = CostForecast(clock=clock)
         self.health = Health(clock, cooldown_s)
         self.meter = make_meter(meter) if isinstance(meter, str) else meter
         self.fleet = Fleet(self.pool, clock, self.budget.lease_s, self.meter, self.budget.vram_gb)
@@ -458,6 +458,7 @@ class Router:
         if state is None:
             return {}
         self.fleet.finish(task)
+        self.forecast.caches.forget(task)
         self._learner.learn(state, final=True)
         learnt, state.learnt = state.learnt, []
         parts: tuple[Any, ...] = (self.policy, self.estimator, self.reliability)

@@ -117,7 +117,7 @@ def tool_calls(response: ModelResponse) -> list[tuple[str, str, str]]:
 
 def outcome_of(response: ModelResponse, call: Call, seconds: float) -> Outcome:
     """Usage and time of a call that returned; a response that knows its own `seconds` is believed."""
-    prompt, completion, cached = _tokens(response.usage, response.provider)
+    prompt, completion, cached, written = _tokens(response.usage, response.provider)
     missing = not prompt and not completion
     if missing:
         prompt, completion = call.prompt_tokens, len(text_of(response)) // CHARACTERS_PER_TOKEN
@@ -126,16 +126,19 @@ def outcome_of(response: ModelResponse, call: Call, seconds: float) -> Outcome:
         prompt_tokens=prompt,
         completion_tokens=completion,
         cached_tokens=cached,
+        written_tokens=written,
         tokens_estimated=missing,
         seconds=seconds if own is None else own,
     )
 
 
-def _tokens(usage: Usage, provider: str | None) -> tuple[int, int, int]:
+def _tokens(usage: Usage, provider: str | None) -> tuple[int, int, int, int]:
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
     cached, thinking = usage.cache_read_input_tokens or 0, usage.thinking_tokens or 0
+    written = usage.cache_creation_input_tokens or 0
     if provider in ("anthropic", "bedrock"):  # they count the cached part of the prompt apart
-        prompt += cached + (usage.cache_creation_input_tokens or 0)
+        prompt += cached + written
     elif usage.total_tokens and thinking and usage.total_tokens == prompt + completion + thinking:
         completion += thinking  # Gemini counts thoughts apart
-    return int(prompt), int(completion), int(min(cached, prompt))
+    cached = min(cached, prompt)
+    return int(prompt), int(completion), int(cached), int(min(written, prompt - cached))

@@ -42,8 +42,10 @@ def outcome_of(message: BaseMessage, prompt: Prompt | None, seconds: float) -> O
     outcome.completion_tokens = _count(usage.get("output_tokens"))
     outcome.tokens_estimated = bool(meta.get(ESTIMATED))
     details = usage.get("input_token_details")
-    cached = _count(details.get("cache_read")) if isinstance(details, Mapping) else 0
-    outcome.cached_tokens = min(cached, outcome.prompt_tokens)
+    if isinstance(details, Mapping):
+        outcome.cached_tokens = min(_count(details.get("cache_read")), outcome.prompt_tokens)
+        written = _count(details.get("cache_creation"))
+        outcome.written_tokens = min(written, outcome.prompt_tokens - outcome.cached_tokens)
     return outcome
 
 

@@ -1,0 +1,97 @@
+"""What providers' prompt caches hold of a conversation: what a call would read from them, and a switch would give up."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from steproute.ledger import Outcome
+from steproute.models import Model
+
+KEPT = 1_000
+"""Most tasks remembered."""
+PRIOR_CALLS = 2.0
+"""How many calls the belief is worth that a cache keeps what its TTL says."""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    longest: int = 0
+    """Prompt tokens of its latest call."""
+    held: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Model → prompt tokens it has seen, and when."""
+
+
+class PromptCaches:
+    """Remembers, per task and role, how much of the growing prompt each model has read.
+
+    A conversation is taken to grow at its end. When a prompt is shorter than the one before, its prefix was cut or rewritten,
+    and no cache holds it any more. Only models whose price has `cached_input` have a cache. A host that knows better says so
+    by `decide(cached_tokens=...)`.
+    """
+
+    def __init__(self, clock: Callable[[], float]):
+        """Start with empty caches.
+
+        Args:
+            clock: gives the time in seconds.
+        """
+        self._clock = clock
+        self._tasks: OrderedDict[str, dict[str, _Conversation]] = OrderedDict()
+        """Task → role → conversation."""
+        self._hits: dict[str, tuple[float, float]] = {}
+        """Model → share of the expected tokens that came, and calls, both fading."""
+
+    def expected(self, task: str, role: str, model: Model, prompt_tokens: int) -> int:
+        """How many tokens of a prompt a model is expected to read from its cache."""
+        price = model.price
+        if price == "unknown" or not price.caches:
+            return 0
+        held = self._held(task, role, model, prompt_tokens)
+        return int(held * self.hit_rate(model.name)) if held >= price.cache_min_tokens else 0
+
+    def note(self, task: str, role: str, model: Model, prompt_tokens: int, outcome: Outcome) -> None:
+        """Take in a call that was answered.
+
+        Args:
+            task: its task.
+            role: its role.
+            model: the model that answered.
+            prompt_tokens: of the prompt as it was counted before the call, so that prompts can be compared.
+            outcome: what the provider says.
+        """
+        price = model.price
+        if price == "unknown" or outcome.error is not None:
+            return
+        if price.caches:
+            held = self._held(task, role, model, prompt_tokens)
+            if held >= max(price.cache_min_tokens, 1):
+                came, asked = self._hits.get(model.name, (PRIOR_CALLS, PRIOR_CALLS))
+                share = min(outcome.cached_tokens / held, 1.0)
+                self._hits[model.name] = (0.9 * came + share, 0.9 * asked + 1.0)
+        conversation = self._tasks.setdefault(task, {}).setdefault(role, _Conversation())
+        self._tasks.move_to_end(task)
+        if prompt_tokens < conversation.longest:
+            conversation.held.clear()
+        conversation.longest = prompt_tokens
+        conversation.held[model.name] = (prompt_tokens, self._clock())
+        while len(self._tasks) > KEPT:
+            self._tasks.popitem(last=False)
+
+    def forget(self, task: str) -> None:
+        """A task ended."""
+        self._tasks.pop(task, None)
+
+    def hit_rate(self, model: str) -> float:
+        """Share of what a cache should hold that it did hold lately, in [0, 1]."""
+        came, asked = self._hits.get(model, (1.0, 1.0))
+        return came / asked
+
+    def _held(self, task: str, role: str, model: Model, prompt_tokens: int) -> int:
+        conversation = self._tasks.get(task, {}).get(role)
+        if conversation is None or prompt_tokens < conversation.longest or model.name not in conversation.held:
+            return 0
+        tokens, moment = conversation.held[model.name]
+        ttl = model.price.cache_ttl_s if model.price != "unknown" else None
+        return 0 if ttl is not None and self._clock() - moment > ttl else tokens
