@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from steproute.benchmarks.coderouterbench.named import NO_PROMPTS, Named, named_policies
 from steproute.benchmarks.coderouterbench.plot import write_plot
-from steproute.benchmarks.coderouterbench.replay import Replay, ReplaySettings, needs_text, replay
+from steproute.benchmarks.coderouterbench.replay import Replay, ReplaySettings, replay
 from steproute.benchmarks.coderouterbench.table import OutcomeTable, load_prior, load_table
 from steproute.benchmarks.statistics import mean_interval
 from steproute.errors import ConfigError, unknown_name
@@ -33,9 +34,14 @@ POLICIES = "pacer,epsilon-greedy,linucb,thompson,dimension-best,fixed:*,random,o
 @app.command()
 def coderouterbench(
     data: Annotated[Path, typer.Option(help="Folder with the results CSV (and models.json, *tasks*.jsonl).")],
-    policy: Annotated[str, typer.Option(help="Policies, comma-separated; `fixed:*` = one per model.")] = POLICIES,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="Policies, comma-separated; `fixed:*` = one per model, `my.yaml` = a file with `name` and settings."
+        ),
+    ] = POLICIES,
     seeds: Annotated[int, typer.Option(min=1, help="How many orders of the tasks.")] = 20,
-    seed_base: Annotated[int, typer.Option(help="First seed.")] = 0,
+    seed_base: Annotated[int, typer.Option(min=0, help="First seed.")] = 0,
     mode: Annotated[str, typer.Option(help="cold, prior or probing.")] = "cold",
     prior: Annotated[Path | None, typer.Option(help="JSON with published means, for --mode prior.")] = None,
     probing: Annotated[float, typer.Option(help="Share shown with all scores first, for --mode probing.")] = 0.2,
@@ -64,7 +70,7 @@ def coderouterbench(
         probing=probing,
         verifier=_flip_rate(verifier),
     )
-    rows, curves = _run(table, _expand(policy, table), range(seed_base, seed_base + seeds), settings)
+    rows, curves = _run(table, named_policies(policy, table), range(seed_base, seed_base + seeds), settings)
     if plot is not None:
         write_plot(plot, curves, f"{len(table.tasks)} tasks, {mode}, {seeds} orders")
     if as_json:
@@ -75,38 +81,55 @@ def coderouterbench(
     title = f"{data.name}: {len(table.tasks)} tasks, {len(table.models)} models, {mode}, seeds {seed_base}–{seed_base + seeds - 1}"
     console.print(_table(rows, title))
     console.print("mean ± sd over orders \\[half the 95 % interval of the mean]", style="dim")
+    for row in rows:
+        if row.get("note", NO_PROMPTS) != NO_PROMPTS:
+            console.print(f"{row['policy']}: {row['note']}", style="dim", highlight=False)
+    if any("evidence" in row for row in rows):
+        console.print(_verdicts(rows))
     if plot is not None:
         console.print(f"plot  {plot}", highlight=False)
 
 
 def _run(
-    table: OutcomeTable, policies: Sequence[str], seeds: Sequence[int], settings: ReplaySettings
+    table: OutcomeTable, policies: Sequence[Named], seeds: Sequence[int], settings: ReplaySettings
 ) -> tuple[list[dict[str, Any]], dict[str, list[Replay]]]:
     rows: list[dict[str, Any]] = []
     curves: dict[str, list[Replay]] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         line = bar.add_task("", total=len(policies) * len(seeds))
-        for number, name in enumerate(policies):
-            bar.update(line, description=name, completed=number * len(seeds))
-            row: dict[str, Any] = {"policy": name, "mode": settings.mode}
-            if needs_text(name) and not table.prompts:
-                rows.append({**row, **dict.fromkeys(FIGURES), "note": "n/a (no prompts)"})
+        for number, named in enumerate(policies):
+            bar.update(line, description=named.label, completed=number * len(seeds))
+            row: dict[str, Any] = {"policy": named.label, "mode": settings.mode}
+            if named.note:
+                row["note"] = named.note
+            if named.note == NO_PROMPTS:
+                rows.append({**row, **dict.fromkeys(FIGURES)})
                 continue
-            runs = replay(table, name, seeds, settings, lambda _: bar.advance(line))
-            curves[name] = runs
-            for figure in FIGURES:
-                mean, spread, half = mean_interval([float(getattr(run, figure)) for run in runs])
-                row[figure] = {"mean": mean, "sd": spread, "ci95": [mean - half, mean + half]}
+            runs = replay(table, named.spec, seeds, settings, lambda _: bar.advance(line))
+            curves[named.label] = runs
+            row |= {figure: _interval(float(getattr(run, figure)) for run in runs) for figure in FIGURES}
+            if all(run.evidence for run in runs):
+                row["evidence"] = _evidence(runs)
             rows.append(row)
     return rows, curves
 
 
-def _expand(policy: str, table: OutcomeTable) -> list[str]:
-    named: list[str] = []
-    for item in policy.split(","):
-        named += [f"fixed:{model}" for model in table.models] if item == "fixed:*" else [item] if item else []
-    return list(dict.fromkeys(named))
+def _interval(values: Iterable[float]) -> dict[str, Any]:
+    mean, spread, half = mean_interval(list(values))
+    return {"mean": mean, "sd": spread, "ci95": [mean - half, mean + half]}
+
+
+def _evidence(runs: Sequence[Replay]) -> dict[str, Any]:
+    """Brier and ECE of the verdicts before (a pass = 1) and after (weighed and calibrated), on held-out tasks."""
+    reports = [run.evidence for run in runs if run.evidence is not None]
+    return {
+        "verdicts": _interval(report.tasks for report in reports),
+        "brier_before": _interval(report.face_value.brier for report in reports),
+        "brier_after": _interval(report.calibrated.brier for report in reports),
+        "ece_before": _interval(report.face_value.ece for report in reports),
+        "ece_after": _interval(report.calibrated.ece for report in reports),
+    }
 
 
 def _flip_rate(verifier: str | None) -> float | None:
@@ -123,8 +146,8 @@ def _table(rows: Sequence[dict[str, Any]], title: str) -> Table:
     for name in ("policy", "AvgPerf", "CumReg", "USD", "Perf/$", "calls"):
         out.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
     for row in rows:
-        if "note" in row:
-            out.add_row(row["policy"], row["note"])
+        if row.get("note") == NO_PROMPTS:
+            out.add_row(row["policy"], NO_PROMPTS)
             continue
         cells = []
         for figure, digits in zip(FIGURES, (2, 1, 2, 2, 2), strict=True):
@@ -132,4 +155,24 @@ def _table(rows: Sequence[dict[str, Any]], title: str) -> Table:
             half = (got["ci95"][1] - got["ci95"][0]) / 2
             cells.append(f"{got['mean']:.{digits}f} ±{got['sd']:.{digits}f} [{half:.{digits}f}]")
         out.add_row(row["policy"], *cells)
+    return out
+
+
+def _verdicts(rows: Sequence[dict[str, Any]]) -> Table:
+    out = Table(
+        title="what the verifier's verdicts say, on held-out tasks (0 = perfect): taken for the truth → as learnt",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        title_justify="left",
+    )
+    for name in ("policy", "verdicts", "Brier", "ECE"):
+        out.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
+    for row in rows:
+        if "evidence" in row:
+            found = {name: value["mean"] for name, value in row["evidence"].items()}
+            out.add_row(
+                row["policy"],
+                f"{found['verdicts']:.0f}",
+                *(f"{found[f'{name}_before']:.3f} → {found[f'{name}_after']:.3f}" for name in ("brier", "ece")),
+            )
     return out

@@ -10,11 +10,16 @@ import numpy as np
 
 from steproute.benchmarks.coderouterbench.table import OutcomeTable
 from steproute.budget import Limit
+from steproute.calibration import Report
+from steproute.decision import Decision
 from steproute.errors import ConfigError
+from steproute.evidence import EvidenceModel
 from steproute.ledger import Evidence, Ledger, Outcome, Step, Task
 from steproute.models import Model
 from steproute.policies import BudgetState, Candidate, Feedback, Policy, Scores, StepContext, make_policy
+from steproute.predict import CapabilityPrior, GainEstimator
 from steproute.progress import Progress, Regime
+from steproute.taskstate import OpenStep
 
 METRIC_WEIGHT = 0.1
 """USD weight of the published reward; fixed, so that runs with other decision weights stay comparable."""
@@ -52,6 +57,8 @@ class Replay:
     calls_per_task: float
     regret: np.ndarray[Any, Any]
     """Cumulative regret after each task, before scaling."""
+    evidence: Report | None = None
+    """What an evidence model made of the verifier's verdicts, on held-out tasks; None where nothing was verified."""
 
     @property
     def perf_per_usd(self) -> float:
@@ -91,6 +98,12 @@ class Stream:
         self.policy: Policy = make_policy(spec)
         if hasattr(self.policy, "check"):
             self.policy.check(table.models)
+        self.estimator: GainEstimator = getattr(self.policy, "estimator", None) or CapabilityPrior()
+        if hasattr(self.estimator, "fit_at_once"):
+            self.estimator.fit_at_once()  # a seed is a result
+        self._learners = [self.estimator, *([] if self.estimator is self.policy else [self.policy])]
+        self._trust = EvidenceModel()
+        """For the report alone: the policy weighs verdicts by itself."""
         if settings.mode == "prior" and hasattr(self.policy, "set_prior"):
             for dimension, means in settings.prior.items():
                 self.policy.set_prior((dimension,), means)
@@ -121,9 +134,9 @@ class Stream:
             regret[t] = best[i] - (score - METRIC_WEIGHT * paid)
         scale = len(self._order) / len(rest)
         cumulative = np.cumsum(regret)
-        return Replay(
-            100 * scores / len(rest), float(cumulative[-1]) * scale, usd * scale, calls / len(rest), cumulative
-        )
+        avg_perf, cum_reg = 100 * scores / len(rest), float(cumulative[-1]) * scale
+        evidence = next(iter(self._trust.report()), None)
+        return Replay(avg_perf, cum_reg, usd * scale, calls / len(rest), cumulative, evidence)
 
     def _probe(self, i: int) -> None:
         """Full information: every model's outcome, unpaid."""
@@ -144,6 +157,9 @@ class Stream:
         more = self.settings.verifier is not None and getattr(self.policy, "stops", False)
         while True:
             context = self._context(i, ledger, [model for _, _, model in called])
+            means, spreads = self.estimator.predict(context)
+            for candidate, mean, spread in zip(context.candidates, means.tolist(), spreads.tolist(), strict=True):
+                candidate.gain, candidate.gain_sd = mean, spread
             scores = self.policy.score(context)
             if called and (scores.stop is None or scores.stop >= np.max(scores.values)):
                 break
@@ -160,6 +176,11 @@ class Stream:
             answer = called[self.policy.answer(ledger)][2]
         for context, index, _ in called:  # the true scores of what was called come out when the task is over
             self._learn(context, i, index)
+        for step, (_, _, model) in zip(ledger.steps, called, strict=False):
+            right = bool(self.table.scores[i, model] >= PASS)
+            self._trust.learn(ledger.task.id, self.table.dimensions[i], step.outcome.evidence, right)
+        if hasattr(self.policy, "finish"):
+            self.policy.finish(ledger, [self._open(i, *call) for call in called], float(self.table.scores[i, answer]))
         paid = float(sum(self.table.usd[i, model] for _, _, model in called))
         return float(self.table.scores[i, answer]), paid, len(called)
 
@@ -204,16 +225,21 @@ class Stream:
         model = self._column[context.candidates[index].name]
         score, usd = float(self.table.scores[i, model]), float(self.table.usd[i, model])
         self._forecast.learn(self.table.dimensions[i], model, usd)
-        if hasattr(self.policy, "learn"):
-            after = Progress(score, Regime.COMPLETE if score >= PASS else Regime.PARTIAL, score, 0.0, score)
+        after = Progress(score, Regime.COMPLETE if score >= PASS else Regime.PARTIAL, score, 0.0, score)
+        # the score is the truth here, no source's opinion of it: no evidence to weigh
+        feedback = Feedback(context, index, score, after, 1.0, {"usd": usd})
+        for learner in self._learners:
+            if hasattr(learner, "learn"):
+                learner.learn(feedback)
 
-            # the score is the truth here, no source's opinion of it: no evidence to weigh
-            self.policy.learn(Feedback(context, index, score, after, 1.0, {"usd": usd}))
-
-
-def needs_text(spec: str | Mapping[str, Any]) -> bool:
-    """Whether a policy cannot do without prompts."""
-    return bool(getattr(make_policy(spec), "needs_text", False))
+    def _open(self, i: int, context: StepContext, index: int, model: int) -> OpenStep:
+        """A call as a policy's `finish` is told of it."""
+        usd = float(self.table.usd[i, model])
+        chosen = context.candidates[index].model
+        decision = Decision("", context.task.id, str(context.step), 1, "", chosen, [], START, self.policy.name, 1.0, "")
+        return OpenStep(
+            decision, context, Step(model=chosen.name, outcome=Outcome(usd=usd)), index, {"usd": usd}, context.step
+        )
 
 
 def replay(

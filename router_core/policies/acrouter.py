@@ -40,6 +40,8 @@ class ACRouter:
     """
 
     name = "acrouter"
+    text_part = "memory"
+    """The part that needs the step's text."""
 
     class Config(PolicyConfig):
         """Settings of `acrouter`."""

@@ -35,6 +35,7 @@ class LLMRouter:
 
     name = "llm"
     argument = "model"
+    needs_text = True
 
     class Config(PolicyConfig):
         """Settings of `llm`."""
@@ -42,13 +43,14 @@ class LLMRouter:
         model: str = ""
         """Deployment name of the routing model; for `backend: local` the path of its weights."""
         backend: str = ""
-        """Name of the backend that serves it (`ollama`, `litellm`, `local`, ...); empty when `ask` is given in Python."""
+        """Name of the backend that serves it (`ollama`, `litellm`, `local`, ...). Empty = `local` where `model` is a GGUF
+        file or `package:NAME` (a small model of your own: `llm:router.gguf`), or when `ask` is given in Python."""
         backend_settings: dict[str, Any] = Field(default_factory=dict)
         """Arguments of the backend."""
         dimension: bool = False
         """Show the kind of task."""
         statistics: bool = False
-        """Show how each model has scored so far, and what it cost: in this kind of task, where that is known, and overall."""
+        """Show how each model has scored so far in this kind of task, and what a request cost."""
         max_tokens: int = Field(default=48, ge=1)
         timeout: float | None = Field(default=30.0, gt=0)
         """Seconds to wait for an answer."""
@@ -99,7 +101,7 @@ class LLMRouter:
         except BackendError as error:
             logger.warning("llm router: no answer (%s)", error)
             answer = ""
-        chosen = parse_answer(answer, context.names)
+        chosen = parse_answer(answer, context.names) if isinstance(answer, str) else None
         if chosen is None:
             self.abstained += 1
         return chosen
@@ -182,18 +184,19 @@ class LLMRouter:
     def _load(self) -> Backend:
         config = self.config
         points = {point.name: point for point in entry_points(group="steproute.backends")}
-        if not config.backend or not config.model:
+        backend = config.backend or ("local" if _weights(config.model) else "")
+        if not backend or not config.model:
             raise ConfigError(
                 f"policy llm: backend and model: seen {config.backend!r} and {config.model!r}; needed: the routing model's "
                 f"name and one of {', '.join(sorted(points))}; or give `ask` or `backend` in Python"
             )
-        if config.backend not in points:
-            raise ConfigError(unknown_name("policy llm: backend", config.backend, points))
+        if backend not in points:
+            raise ConfigError(unknown_name("policy llm: backend", backend, points))
         settings = dict(config.backend_settings)
-        if config.backend == "local":
+        if backend == "local":
             settings.setdefault("models", {config.model: config.model})
         try:
-            loaded: Backend = points[config.backend].load()(**settings)
+            loaded: Backend = points[backend].load()(**settings)
         except TypeError as error:
             raise ConfigError(f"policy llm: backend_settings: {error}") from None
         return loaded
@@ -206,8 +209,13 @@ def parse_answer(answer: str, names: list[str]) -> str | None:
         return text
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if isinstance(data, dict) and set(data) == {"model"} and data["model"] in names:
         return str(data["model"])
     return None
+
+
+def _weights(model: str) -> bool:
+    """Whether a model's name is that of weights which this machine can load."""
+    return model.startswith("package:") or model.lower().endswith(".gguf")

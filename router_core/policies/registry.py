@@ -50,28 +50,14 @@ def make_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
     Raises:
         ConfigError: unknown name or setting; names the nearest right one.
     """
-    if isinstance(spec, str):
-        name, _, argument = spec.partition(":")
-        settings: dict[str, Any] = {}
-    elif isinstance(spec, Mapping):
-        settings = dict(spec)
-        name, _, argument = str(settings.pop("name", "")).partition(":")
-        settings = {str(key): value for key, value in settings.items()}
-    elif isinstance(spec, Policy) and not isinstance(spec, type):
-        return spec
-    else:
+    if not isinstance(spec, (str, Mapping)):
+        if isinstance(spec, Policy) and not isinstance(spec, type):
+            return spec
         raise ConfigError(
             f"policy: seen {spec!r}; allowed: a name, a mapping with `name`, or an object with `name` and `score`"
         )
-    target = BUILT_IN.get(name)
-    if target is not None:
-        module, _, attribute = target.partition(":")
-        kind = getattr(import_module(module), attribute)
-    else:
-        found = [point for point in entry_points(group="steproute.policies") if point.name == name]
-        if not found:
-            raise ConfigError(unknown_name("policy", name, policy_names()))
-        kind = found[0].load()
+    name, argument, settings = _parts(spec)
+    kind = policy_class(name)
     if argument:
         field = getattr(kind, "argument", None)
         if field is None:
@@ -84,3 +70,28 @@ def make_policy(spec: str | Mapping[str, Any] | Policy) -> Policy:
     else:
         policy = kind()
     return policy
+
+
+def policy_class(spec: str | Mapping[str, Any]) -> Any:
+    """The class behind a name or a mapping with `name`, without building it: what a policy needs can be asked first.
+
+    Raises:
+        ConfigError: unknown name; names the nearest right one.
+    """
+    name = _parts(spec)[0]
+    target = BUILT_IN.get(name)
+    if target is not None:
+        module, _, attribute = target.partition(":")
+        return getattr(import_module(module), attribute)
+    found = [point for point in entry_points(group="steproute.policies") if point.name == name]
+    if not found:
+        raise ConfigError(unknown_name("policy", name, policy_names()))
+    return found[0].load()
+
+
+def _parts(spec: str | Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Name, argument after the colon, settings."""
+    settings = {} if isinstance(spec, str) else {str(key): value for key, value in spec.items()}
+    full = spec if isinstance(spec, str) else str(settings.pop("name", ""))
+    name, _, argument = full.partition(":")
+    return name, argument, settings

@@ -76,6 +76,10 @@ class DualPathEstimator:
         """Whether the trees have taken over from the prior."""
         return self.trainer.fitted is not None
 
+    def fit_at_once(self) -> None:
+        """From now on fit inside `learn`, so that a seed is a result (replays)."""
+        self.trainer.config = self.trainer.config.model_copy(update={"background": False})
+
     def predict(self, context: StepContext) -> tuple[Floats, Floats]:
         """See `GainEstimator.predict`."""
         facts = self._facts(context)

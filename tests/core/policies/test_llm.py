@@ -143,3 +143,33 @@ def test_a_long_request_is_shown_at_both_ends():
     assert len(ask.prompts[0]) < 7000
     assert "A" * 3000 in ask.prompts[0]
     assert "B" * 3000 in ask.prompts[0]
+
+
+@pytest.mark.parametrize(
+    "answer", [None, 7, ["small"], "[" * 100_000, '{"model": ["small"]}', '{"model": "small", "why": "x"}']
+)
+def test_answers_of_any_kind_are_abstentions(answer: object) -> None:
+    policy = LLMRouter(ask=lambda prompt: answer)  # type: ignore[arg-type, return-value]
+    decision = router(MODELS, policy=policy).decide(Task(id="t", goal="add two numbers"))
+    assert decision.reason == "the routing model abstained; record decides"
+    assert (policy.asked, policy.abstained) == (1, 1)
+
+
+def test_weights_on_disk_are_served_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    class Loaded:
+        def __init__(self, **settings: object) -> None:
+            seen.update(settings)
+
+    class Point:
+        name = "local"
+
+        def load(self) -> type:
+            return Loaded
+
+    monkeypatch.setattr("steproute.policies.llm.entry_points", lambda group: [Point()])
+    make_policy("llm:/models/router.gguf")
+    assert seen == {"models": {"/models/router.gguf": "/models/router.gguf"}}
+    with pytest.raises(ConfigError, match="policy llm: backend and model"):
+        make_policy("llm:gpt-5")
