@@ -1,0 +1,289 @@
+"""Decisions, outcomes, evidence and feedback as rows of the tables, and back."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic_core import to_json
+
+from steproute.decision import CandidateScore, Decision
+from steproute.ledger import Evidence, Outcome, Step, Task
+from steproute.models import Model, ModelPool
+from steproute.policies.base import BudgetState, Candidate, StepContext
+from steproute.progress import Progress, Regime
+from steproute.redact import redact
+from steproute.taskstate import printable
+
+if TYPE_CHECKING:
+    from steproute.accounts import Accounts
+
+VECTORS = ("request:", "state:")
+"""Keys of a context's memo that hold an embedding; the embedder's name follows."""
+LONGEST_ERROR = 300
+
+
+def clean(text: str) -> str:
+    """Text every database can hold: no zero bytes, no halves of surrogate pairs."""
+    return printable(text.replace("\x00", "�") if "\x00" in text else text)
+
+
+def plain_json(value: Any) -> str:
+    """Compact JSON of plain values and dataclasses; what is not finite becomes null."""
+    return to_json(value, inf_nan_mode="null").decode()
+
+
+def decision_values(decision: Decision, context: StepContext, pinned: bool, prompts: bool) -> tuple[Any, ...]:
+    """Values of `decisions` after seq, writer, created and task, in the order of its columns."""
+    progress, budget = decision.progress, context.budget
+    chosen = next((item for item in context.candidates if item.model is decision.model), None)
+    limited = budget.limits
+    held = {
+        "spent": {name: budget.spent.get(name, 0.0) for name in limited},
+        "reserved": {name: budget.reserved.get(name, 0.0) for name in limited},
+        "queues": budget.queues,
+    }
+    return (
+        decision.id,
+        clean(decision.step),
+        decision.attempt,
+        clean(decision.role),
+        context.step,
+        clean(decision.model.name),
+        decision.policy,
+        decision.propensity,
+        decision.explored,
+        decision.fallback,
+        pinned,
+        decision.stop,
+        finite(decision.stop_score),
+        clean(decision.reason),
+        progress.g,
+        int(progress.regime),
+        progress.r,
+        progress.d,
+        progress.e,
+        decision.prompt_tokens,
+        plain_json(decision.candidates),
+        "{}" if chosen is None else plain_json(chosen.worst),
+        plain_json(held) if limited else "{}",
+        pack_memo(context.memo),
+        clean(context.text) if prompts and context.text else None,
+    )
+
+
+def outcome_values(
+    decision: Decision, outcome: Outcome, model: str, answers: bool, progress: Progress, spent: Mapping[str, float],
+    fingerprint: int, output: str | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Values of `outcomes` after seq, writer, created and task."""
+    error = None if outcome.error is None else clean(redact(outcome.error))[:LONGEST_ERROR]
+    return (
+        decision.id,
+        clean(outcome.call_id),
+        clean(decision.step),
+        decision.attempt,
+        clean(decision.role),
+        clean(model),
+        answers,
+        outcome.prompt_tokens,
+        outcome.completion_tokens,
+        outcome.cached_tokens,
+        outcome.tokens_estimated,
+        spent.get("usd"),
+        outcome.seconds,
+        outcome.energy_j,
+        outcome.energy_source,
+        plain_json(outcome.amounts) if outcome.amounts else "{}",
+        error,
+        progress.g,
+        int(progress.regime),
+        progress.r,
+        progress.d,
+        progress.e,
+        fingerprint,
+        None if output is None else clean(output),
+    )
+
+
+def finite(value: float | None) -> float | None:
+    """The number, with infinities at the end of what a column holds."""
+    return value if value is None or np.isfinite(value) else float(np.sign(value) * 1e308)
+
+
+# --- back ----------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Turns rows into objects again; a model that has left the pool is stood in for, and noted."""
+
+    def __init__(self, pool: ModelPool, accounts: Accounts, rng: np.random.Generator):
+        self._pool, self._accounts, self._rng = pool, accounts, rng
+        self._strangers: dict[str, Model] = {}
+
+    @property
+    def strangers(self) -> list[str]:
+        """Names that rows mention and the pool does not have."""
+        return sorted(self._strangers)
+
+    def model(self, name: str) -> Model:
+        """The pool's model, or a stand-in without a price."""
+        if name in self._pool:
+            return self._pool[name]
+        if name not in self._strangers:
+            self._strangers[name] = Model(name, price="unknown")
+        return self._strangers[name]
+
+    def decision(self, row: Mapping[str, Any]) -> Decision:
+        """A decision as it was made."""
+        candidates = [CandidateScore(**item) for item in json.loads(row["candidates"])]
+        return Decision(
+            id=row["id"],
+            task=row["task"],
+            step=row["step"],
+            attempt=row["attempt"],
+            role=row["role"],
+            model=self.model(row["model"]),
+            candidates=candidates,
+            progress=progress_of(row),
+            policy=row["policy"],
+            propensity=row["propensity"],
+            reason=row["reason"],
+            stop=bool(row["stop"]),
+            stop_score=row["stop_score"],
+            explored=bool(row["explored"]),
+            fallback=bool(row["fallback"]),
+            created=row["created"],
+            prompt_tokens=row["prompt_tokens"],
+        )
+
+    def context(self, row: Mapping[str, Any], decision: Decision, task: Task, steps: Any, tried: Sequence[str]) -> StepContext:  # fmt: skip
+        """What the decision was made from, but for texts."""
+        worst = json.loads(row["worst"])
+        held = json.loads(row["budget"])
+        candidates = [
+            Candidate(
+                self.model(item.model),
+                dict(item.cost),
+                dict(worst) if item.model == decision.model.name else dict(item.cost),
+                item.gain or 0.0,
+                item.gain_sd or 0.0,
+            )
+            for item in decision.candidates
+            if item.score is not None
+        ]
+        return StepContext(
+            task=task,
+            role=decision.role,
+            step=row["position"],
+            candidates=candidates,
+            progress=decision.progress,
+            budget=BudgetState(
+                self._accounts.limits, held.get("spent", {}), held.get("reserved", {}), held.get("queues", {})
+            ),
+            ledger=steps,
+            rng=self._rng,
+            group=(task.dimension or task.domain, task.source, decision.role),
+            text=row["prompt"],
+            tried=tried,
+            memo=unpack_memo(row["memo"]),
+        )
+
+
+def outcome_of(row: Mapping[str, Any], evidence: Sequence[Evidence]) -> Outcome:
+    """An outcome as it was observed."""
+    return Outcome(
+        call_id=row["call_id"],
+        model=row["model"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+        cached_tokens=row["cached_tokens"],
+        tokens_estimated=bool(row["tokens_estimated"]),
+        usd=row["usd"],
+        seconds=row["seconds"],
+        energy_j=row["energy_j"],
+        energy_source=row["energy_source"],
+        amounts=json.loads(row["amounts"]),
+        error=row["error"],
+        evidence=list(evidence),
+    )
+
+
+def step_of(row: Mapping[str, Any], outcome: Outcome) -> Step:
+    """The ledger's step of an outcome; its output only where it was kept."""
+    return Step(
+        id=row["decision"],
+        role=row["role"],
+        model=row["model"],
+        output=row["output"] or "",
+        outcome=outcome,
+        g=row["g"],
+    )
+
+
+def evidence_of(row: Mapping[str, Any]) -> Evidence:
+    """One observation."""
+    return Evidence(source=row["source"], score=row["score"], count=row["count"], detail=row["detail"] or "")
+
+
+def progress_of(row: Mapping[str, Any]) -> Progress:
+    """Progress as five columns hold it."""
+    return Progress(row["g"], Regime(row["regime"]), row["r"], row["d"], row["e"])
+
+
+def task_of(row: Mapping[str, Any]) -> Task:
+    """A task, its goal only where it was kept."""
+    return Task(
+        id=row["id"],
+        goal=row["goal"] or "",
+        domain=row["domain"],
+        dimension=row["dimension"],
+        source=row["source"],
+        parent=row["parent"],
+    )
+
+
+def pack_memo(memo: Mapping[str, Any]) -> str | None:
+    """What policies worked out of texts, since the texts are not kept: embeddings, and the facts the trees read."""
+    kept: dict[str, Any] = {}
+    for key, value in memo.items():
+        if key.startswith(VECTORS):
+            kept[key] = base64.b64encode(np.asarray(value, dtype="<f4").tobytes()).decode("ascii")
+    facts = memo.get("facts")
+    if facts is not None:
+        state = facts.state
+        kept["facts"] = {
+            "state": state.numbers.tolist(),
+            "role": state.role,
+            "last_model": state.last_model,
+            "calls": dict(state.calls),
+            "roles": dict(state.roles),
+            "models": facts.models,
+            "numbers": facts.numbers.tolist(),
+        }
+    return plain_json(kept) if kept else None
+
+
+def unpack_memo(text: str | None) -> dict[str, Any]:
+    """Read what `pack_memo` made."""
+    if not text:
+        return {}
+    memo: dict[str, Any] = json.loads(text)
+    for key, value in memo.items():
+        if key.startswith(VECTORS):
+            memo[key] = np.frombuffer(base64.b64decode(value), dtype="<f4").astype(np.float32)
+    facts = memo.get("facts")
+    if facts is not None:
+        from steproute.predict.features import StateFacts, StepFacts
+
+        names = ("role", "last_model", "calls", "roles")
+        state = StateFacts(_floats(facts["state"]), *(facts[name] for name in names))
+        memo["facts"] = StepFacts(state, tuple(facts["models"]), _floats(facts["numbers"]))
+    return memo
+
+
+def _floats(values: Any) -> Any:
+    return np.array(values, dtype=np.float64).astype(np.float32)  # null is NaN: unknown

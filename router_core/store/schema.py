@@ -1,0 +1,219 @@
+"""The tables of a store. `docs/store.md` explains every column; migrations keep older stores in step."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+REVISION = "0001"
+"""Newest revision of the migrations: what this version reads and writes."""
+
+metadata = MetaData()
+_Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _event(name: str, *columns: Column, **more: object) -> Table:  # type: ignore[type-arg]
+    """A table that is only ever added to; `seq` and `writer` give the order over all of them."""
+    return Table(
+        name,
+        metadata,
+        Column("n", _Serial, primary_key=True, autoincrement=True),
+        Column("seq", BigInteger, nullable=False),
+        Column("writer", Text, nullable=False),
+        Column("created", Float, nullable=False),
+        Column("task", Text, nullable=False),
+        *columns,
+    )
+
+
+decisions = _event(
+    "decisions",
+    Column("id", Text, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("propensity", Float, nullable=False),
+    Column("explored", Boolean, nullable=False),
+    Column("fallback", Boolean, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    Column("stop", Boolean, nullable=False),
+    Column("stop_score", Float),
+    Column("reason", Text, nullable=False),
+    Column("g", Float, nullable=False),
+    Column("regime", Integer, nullable=False),
+    Column("r", Float, nullable=False),
+    Column("d", Float, nullable=False),
+    Column("e", Float, nullable=False),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("candidates", Text, nullable=False),
+    Column("worst", Text, nullable=False),
+    Column("budget", Text, nullable=False),
+    Column("memo", Text),
+    Column("prompt", Text),
+    Index("decisions_task", "task"),
+)
+
+outcomes = _event(
+    "outcomes",
+    Column("decision", Text, nullable=False),
+    Column("call_id", Text, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("answers", Boolean, nullable=False),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("completion_tokens", Integer, nullable=False),
+    Column("cached_tokens", Integer, nullable=False),
+    Column("tokens_estimated", Boolean, nullable=False),
+    Column("usd", Float),
+    Column("seconds", Float, nullable=False),
+    Column("energy_j", Float),
+    Column("energy_source", Text, nullable=False),
+    Column("amounts", Text, nullable=False),
+    Column("error", Text),
+    Column("g", Float, nullable=False),
+    Column("regime", Integer, nullable=False),
+    Column("r", Float, nullable=False),
+    Column("d", Float, nullable=False),
+    Column("e", Float, nullable=False),
+    Column("fingerprint", BigInteger, nullable=False),
+    Column("output", Text),
+    UniqueConstraint("task", "call_id", name="outcomes_call"),
+)
+
+evidence = _event(
+    "evidence",
+    Column("decision", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("score", Float, nullable=False),
+    Column("count", Integer, nullable=False),
+    Column("late", Boolean, nullable=False),
+    Column("detail", Text),
+    Index("evidence_task", "task"),
+)
+
+experiences = _event(
+    "experiences",
+    Column("decision", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("candidate", Integer, nullable=False),
+    Column("gain", Float, nullable=False),
+    Column("reliability", Float, nullable=False),
+    Column("g", Float, nullable=False),
+    Column("regime", Integer, nullable=False),
+    Column("r", Float, nullable=False),
+    Column("d", Float, nullable=False),
+    Column("e", Float, nullable=False),
+    Column("cost", Text, nullable=False),
+    Index("experiences_task", "task"),
+)
+
+endings = _event(
+    "endings",
+    Column("reward", Float),
+    Column("idle", Boolean, nullable=False),
+    Column("spent", Text, nullable=False),
+    Index("endings_task", "task"),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("domain", Text, nullable=False),
+    Column("dimension", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("parent", Text),
+    Column("goal", Text),
+    Column("created", Float, nullable=False),
+    Column("touched", Float, nullable=False),
+    Column("changes", BigInteger, nullable=False),
+    Column("writer", Text, nullable=False),
+    Column("ended", Float),
+    Column("idle", Boolean, nullable=False),
+    Column("reward", Float),
+    Column("counted", Text),
+    Column("unused", Text),
+    Index(
+        "tasks_running", "touched", sqlite_where=Column("ended").is_(None), postgresql_where=Column("ended").is_(None)
+    ),
+)
+
+accounts = Table(
+    "accounts",
+    metadata,
+    Column("task", Text, primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("spent", BigInteger, nullable=False),
+)
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("account", Text, primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("writer", Text, nullable=False),
+    Column("expires", Float, nullable=False),
+    Index("reservations_account", "account"),
+)
+
+queues = Table(
+    "queues",
+    metadata,
+    Column("resource", Text, primary_key=True),
+    Column("value", Float, nullable=False),
+    Column("advances", BigInteger, nullable=False),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("n", _Serial, primary_key=True, autoincrement=True),
+    Column("created", Float, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("learner", Text, nullable=False),
+    Column("cursors", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("set_aside", Text),
+    Column("state", LargeBinary, nullable=False),
+)
+
+embedders = Table(
+    "embedders",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("dim", Integer, nullable=False),
+)
+
+writers = Table(
+    "writers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("started", Float, nullable=False),
+    Column("touched", Float, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("rng", Text),
+)
+
+EVENTS = (decisions, outcomes, evidence, experiences, endings)
+"""Tables that learning is replayed from, in the order in which events of one `seq` apply."""
