@@ -231,6 +231,8 @@ class Desk:
         through_router = any((params.get(name) or {}).get("model_group") for name in METADATA)
         if not through_router and not (named.task.id and named.origin in ("metadata", "headers")):
             return None
+        if any(KEY in (params.get(name) or {}) for name in METADATA):
+            return None  # another router's call, or one so old that it has been forgotten
         messages = event.get("messages")
         asked = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
         identity, turn = self._whose(asked, params)
