@@ -45,6 +45,15 @@ class TaskTable:
         """A running task."""
         return self._running.get(task)
 
+    def fetch(self, task: str) -> TaskState | None:
+        """A running task, also where only the log knows it, or knows more."""
+        state = self._running.get(task)
+        if self.log is not None:
+            found = self.log.recover(Task(id=task), state)
+            if found is not None:
+                return self.take_over(found)
+        return state
+
     def open(self, ledger: Ledger | Task | str) -> TaskState:
         """The state of a task: the running one, that of a task which only ended by being idle, or a new one.
 
@@ -152,6 +161,14 @@ class TaskTable:
         self._accounts.open(task.id, task.parent, resume=True)
         self._running[task.id] = state
         return state
+
+    def adopt(self, state: TaskState) -> None:
+        """Put a task on the table whose account is open."""
+        self._running[state.ledger.task.id] = state
+
+    def running(self) -> int:
+        """How many tasks are running."""
+        return len(self._running)
 
     def blank(self, task: Task) -> TaskState:
         """A state of a task that is not on the table."""
