@@ -220,14 +220,20 @@ def test_a_model_chosen_by_an_outer_middleware_is_respected(
     assert router.spent("t")["tokens"] == 28
 
 
+@pytest.mark.parametrize("first", ["routing", "summary"])
 def test_beside_summaries(
-    make_router: Callable[..., Router], clients: dict[str, Any], chat: Callable[..., Any], server: OpenAIServer
+    first: str,
+    make_router: Callable[..., Router],
+    clients: dict[str, Any],
+    chat: Callable[..., Any],
+    server: OpenAIServer,
 ) -> None:
     """Messages disappear from the history; nothing is counted twice, and the summary has a model of its own."""
     router = make_router(Turns(("large", "small")))
     summary = SummarizationMiddleware(model=chat("summariser"), trigger=("messages", 3), keep=("messages", 1))
+    both = [summary, RoutingMiddleware(router, clients)]
     agent = create_agent(
-        chat("own"), [], middleware=[summary, RoutingMiddleware(router, clients)], checkpointer=InMemorySaver()
+        chat("own"), [], middleware=both if first == "summary" else both[::-1], checkpointer=InMemorySaver()
     )
     for word in ("one", "two", "three"):
         agent.invoke({"messages": [("user", word)]}, CONFIG)
@@ -237,9 +243,11 @@ def test_beside_summaries(
     assert router.spent("t")["tokens"] == 3 * 28
 
 
+@pytest.mark.parametrize("first", ["routing", "human"])
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_beside_a_human_in_the_loop(
     decision: str,
+    first: str,
     make_router: Callable[..., Router],
     clients: dict[str, Any],
     chat: Callable[..., Any],
@@ -248,8 +256,9 @@ def test_beside_a_human_in_the_loop(
     server.queue(CALL_DOUBLE, Reply(content="6"))
     router = make_router(Turns(("large", "small")))
     human = HumanInTheLoopMiddleware(interrupt_on={"double": True})
+    both = [human, RoutingMiddleware(router, clients)]
     agent = create_agent(
-        chat("own"), [double], middleware=[human, RoutingMiddleware(router, clients)], checkpointer=InMemorySaver()
+        chat("own"), [double], middleware=both if first == "human" else both[::-1], checkpointer=InMemorySaver()
     )
     assert "__interrupt__" in agent.invoke(ASK, CONFIG)
     answer = {"type": "approve"} if decision == "approve" else {"type": "reject", "message": "do not"}

@@ -176,7 +176,7 @@ def test_a_success_that_is_none_is_refused(result: Any, make_router: Callable[..
     builder = StateGraph(MessagesState)
     builder.add_node("finish", finish_node(make_router(), success=lambda state: result))
     builder.add_edge(START, "finish")
-    with pytest.raises(ConfigError, match="success: seen .*; allowed: True, False, None or a reward"):
+    with pytest.raises(ConfigError, match=r"success: seen .*; allowed: True, False, None or a reward"):
         builder.compile().invoke({"messages": ["hi"]})
 
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("langgraph")
 pytest.importorskip("langchain_openai")
 
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -27,6 +29,7 @@ from typing_extensions import TypedDict
 
 from steproute import Budget, BudgetExceeded, Router
 from steproute.plugins.langgraph import RoutedChatModel, finish_node, router_node
+from steproute.plugins.langgraph.prompt import read_prompt
 from steproute.plugins.langgraph.records import KEY
 
 __all__ = ["postgres_url"]
@@ -495,7 +498,6 @@ SCRIPT = """
 import os, signal, sqlite3, sys
 sys.path.insert(0, {tests!r})
 from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph_doubles import LARGE, SMALL, Turns
 from steproute import Router
@@ -518,24 +520,37 @@ if node == "node":
     builder.add_node("route", router_node(router))
     builder.add_edge("route", "work")
 builder.add_edge(START, "route" if node == "node" else "work")
-graph = builder.compile(checkpointer=SqliteSaver(sqlite3.connect(path, check_same_thread=False)))
-config = {{"configurable": {{"thread_id": "t"}}}}
+if path.startswith("postgresql:"):
+    from langgraph.checkpoint.postgres import PostgresSaver
+    opened = PostgresSaver.from_conn_string(path)
+    saver = opened.__enter__()
+    saver.setup()
+else:
+    from langgraph.checkpoint.sqlite import SqliteSaver
+    saver = SqliteSaver(sqlite3.connect(path, check_same_thread=False))
+graph = builder.compile(checkpointer=saver)
+config = {{"configurable": {{"thread_id": f"killed-{{node}}"}}}}
 graph.invoke({{"messages": ["hi"]}} if end == "kill" else None, config, durability="sync")
-usd = router.spent("t")["usd"]
-router.finish("t")
+task = f"killed-{{node}}"
+usd = router.spent(task)["usd"]
+router.finish(task)
 print(usd, [model for _, model, _ in policy.learnt])
 """
 
 
+@pytest.mark.parametrize("kind", SAVERS[1:])
 @pytest.mark.parametrize("node", ["node", "alone"])
-def test_killed_and_begun_again(node: str, tmp_path: Path, server: OpenAIServer) -> None:
+def test_killed_and_begun_again(
+    node: str, kind: str, tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest
+) -> None:
     """kill -9 between the call and the end of its node: decision, bill and lesson are those of the first process."""
-    pytest.importorskip("langgraph.checkpoint.sqlite")
+    pytest.importorskip(f"langgraph.checkpoint.{kind}")
+    place = str(tmp_path / "c.db") if kind == "sqlite" else request.getfixturevalue("postgres_url")
     script = tmp_path / "program.py"
     script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[2])))
 
     def start(order: str, end: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(script), str(tmp_path / "c.db"), server.base_url, order, end, node]
+        command = [sys.executable, str(script), place, server.base_url, order, end, node]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}
         )
@@ -557,23 +572,19 @@ class Branch(TypedDict):
     item: int
 
 
+def worst(prompt: str) -> float:
+    """USD of a call of `small` with as many completion tokens as it may have."""
+    return SMALL.price.usd(read_prompt([HumanMessage(prompt)]).tokens, 100)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("thread", [True, False], ids=["thread", "no thread"])
 def test_fifty_branches_keep_a_hard_limit_exactly(
     thread: bool, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
 ) -> None:
     """Each call may cost at most 100 completion tokens; as many are granted as fit, however many threads ask."""
-    import threading
-
     granted, refused, lock = [], [], threading.Lock()
-    price = SMALL.price
-    prompt = "item 12"
-    from langchain_core.messages import HumanMessage
-
-    from steproute.plugins.langgraph.prompt import read_prompt
-
-    worst = price.usd(read_prompt([HumanMessage(prompt)]).tokens, 100)  # type: ignore[union-attr]
     room = 20
-    limit = CALL["small"] * (room - 1) + worst + 1e-9
+    limit = CALL["small"] * (room - 1) + worst("item 12") + 1e-9
     router = make_router(budget=Budget(usd=limit), policy="fixed:small", models=(SMALL,))
     llm = RoutedChatModel(router, {"small": clients["small"]})
 
@@ -604,28 +615,44 @@ def test_fifty_branches_keep_a_hard_limit_exactly(
     assert router.spent(refused[0].task)["usd"] == pytest.approx(room * CALL["small"])
 
 
-def test_fifty_branches_at_once_never_pass_a_hard_limit(
-    make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+async def test_fifty_branches_at_once_are_granted_exactly_what_fits(
+    asaver: Any, make_router: Callable[..., Router], chat: Callable[..., Any]
 ) -> None:
-    limit = 10 * CALL["small"]
-    router = make_router(budget=Budget(usd=limit), policy="fixed:small", models=(SMALL,))
-    llm = RoutedChatModel(router, {"small": clients["small"]})
+    """No reply comes before all fifty have asked, so that only reservations can keep the limit."""
+    all_asked, room = threading.Event(), 20
 
-    async def work(state: Branch, config: RunnableConfig) -> Any:
-        with contextlib.suppress(BudgetExceeded):
-            await llm.ainvoke(f"item {state['item']}", config)
-        return {}
+    def answer(body: Any) -> Reply:
+        assert all_asked.wait(60)
+        return Reply(content=body["messages"][-1]["content"])
 
-    builder = StateGraph(Fan)
-    builder.add_node("start", lambda state: {})
-    builder.add_node("work", work)
-    builder.add_edge(START, "start")
-    builder.add_conditional_edges(
-        "start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"]
-    )
-    import asyncio
+    router = make_router(budget=Budget(usd=room * worst("item 12") + 1e-9), policy="fixed:small", models=(SMALL,))
+    refused: list[BudgetExceeded] = []
+    with OpenAIServer(answer) as server:
+        llm = RoutedChatModel(router, {"small": chat("small", base_url=server.base_url)})
 
-    asyncio.run(builder.compile().ainvoke({"items": list(range(10, 60))}, CONFIG))
-    assert 0 < len(server.calls) <= 10
-    assert router.spent("t")["usd"] == pytest.approx(len(server.calls) * CALL["small"])
+        async def work(state: Branch, config: RunnableConfig) -> Any:
+            try:
+                await llm.ainvoke(f"item {state['item']}", config)
+            except BudgetExceeded as refusal:
+                refused.append(refusal)
+                if len(refused) == 50 - room:
+                    all_asked.set()
+            return {}
+
+        builder = StateGraph(Fan)
+        builder.add_node("start", lambda state: {})
+        builder.add_node("work", work)
+        builder.add_node("note", finish_node(router, Fan, ends=False))
+        builder.add_edge(START, "start")
+        builder.add_edge("work", "note")
+        builder.add_conditional_edges(
+            "start", lambda state: [Send("work", {"item": item}) for item in state["items"]], ["work"]
+        )
+        graph = builder.compile(checkpointer=asaver)
+        await graph.ainvoke({"items": list(range(10, 60))}, CONFIG)
+        assert len(server.calls) == room
+    assert len(refused) == 50 - room
+    assert router.spent("t")["usd"] == pytest.approx(room * CALL["small"])
     assert router.accounts.spending("t").reserved["usd"] == 0
+    records = (await graph.aget_state(CONFIG)).values[KEY].values()
+    assert sum(record["billed"] for record in records) == room
