@@ -80,6 +80,14 @@ class Derived:
             keep = min(1.0, MEMORY / (count + 1.0))
             self._spreads[model.name] = (keep * squares + math.log(seconds / expected_s) ** 2, keep * count + 1.0)
 
+    def state(self) -> dict[str, list[float]]:
+        """Spreads of latency as plain JSON values."""
+        return {model: list(pair) for model, pair in self._spreads.items()}
+
+    def load(self, state: Mapping[str, list[float]]) -> None:
+        """Take over what `state` gave."""
+        self._spreads = {str(model): (float(squares), float(n)) for model, (squares, n) in state.items()}
+
     def spread(self, model: str) -> float:
         """Standard deviation of log(seconds / expected seconds), the stated one being worth a few calls."""
         squares, count = self._spreads.get(model, (0.0, 0.0))

@@ -14,8 +14,10 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Any
 
 from steproute.ledger import Outcome
 from steproute.models import Model
@@ -73,6 +75,23 @@ class Drift:
                 for amounts in (cost, worst):
                     if resource in amounts:
                         amounts[resource] *= factor
+
+    def state(self) -> list[list[Any]]:
+        """Every watch as plain JSON values."""
+        return [
+            [*key, watch.factor, watch.up, watch.down, watch.calls, list(watch.logs), self.found.get(key)]
+            for key, watch in self._watches.items()
+        ]
+
+    def load(self, state: list[list[Any]], models: Iterable[Model]) -> None:
+        """Take over what `state` gave; watches of models that are not there are left out."""
+        self._profiles = {model.name: id(model.profile) for model in models}
+        for model, resource, factor, up, down, calls, logs, found in state:
+            if model in self._profiles:
+                recent = deque(map(float, logs), maxlen=KEPT)
+                self._watches[model, resource] = _Watch(float(factor), float(up), float(down), int(calls), recent)
+                if found is not None:
+                    self.found[model, resource] = float(found)
 
     def _watch(self, model: str, resource: str, measured: float, expected: float) -> None:
         if measured <= 0 or expected <= 0:

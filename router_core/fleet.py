@@ -100,6 +100,13 @@ class Fleet:
         elif flight.model in self._loaded:
             self._loaded[flight.model] = self._clock()
 
+    def remember(self, model: Model, tokens: float, at: float) -> None:
+        """Take in a call of the time before a restart."""
+        if _is_loaded_on_demand(model):
+            self._use(model, at)
+        if model.serving.rpm is not None or model.serving.tpm is not None:
+            self._recent.setdefault(model.name, deque()).append((at, tokens))
+
     def finish(self, task: str) -> None:
         """A task ended: nobody will report its calls."""
         for key in [key for key in self._flights if key[0] == task]:

@@ -182,15 +182,22 @@ class CostForecast:
         """Everything learnt from calls, as plain JSON values."""
         completion = [[*key, *mean.plain()] for key, mean in self._completion.items()]
         seen = {model: {name: mean.plain() for name, mean in means.items()} for model, means in self._seen.items()}
-        return {"completion": completion, "seen": seen}
+        return {
+            "completion": completion,
+            "seen": seen,
+            "caches": self.caches.state(),
+            "drift": self.drift.state(),
+        }
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: dict[str, Any], models: Iterable[Model]) -> None:
         """Take over what `state` gave."""
         completion = {(str(model), str(role)): _Mean(*map(float, mean)) for model, role, *mean in state["completion"]}
         self._seen = {
             str(model): {str(name): _Mean(*map(float, mean)) for name, mean in means.items()}
             for model, means in state["seen"].items()
         }
+        self.caches.load(state["caches"])
+        self.drift.load(state["drift"], models)
         self._completion = completion
 
 

@@ -82,11 +82,14 @@ class Health:
 
     def state(self) -> dict[str, Any]:
         """Models that failed last, as plain JSON values."""
-        return {name: [record.failures, record.until] for name, record in self._records.items()}
+        records = {name: [record.failures, record.until, record.out] for name, record in self._records.items()}
+        return {"records": records, "shares": {name: [share.answered, share.at] for name, share in self._shares.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave."""
-        self._records = {str(name): _Record(int(n), float(until)) for name, (n, until) in state.items()}
+        records = {str(name): _Record(int(n), float(u), bool(out)) for name, (n, u, out) in state["records"].items()}
+        self._shares = {str(name): _Share(float(share), float(at)) for name, (share, at) in state["shares"].items()}
+        self._records = records
 
     def rests(self, model: str, tried: bool = False) -> str:
         """Why a model is not to be used for now; empty when it may be.

@@ -69,6 +69,24 @@ class Learner:
             self.log.billed(decision, outcome, model.name, spent)
         return model, spent
 
+    def remember(self, model: Model, decision: Decision | None, task: str, role: str, outcome: Outcome, at: float) -> None:
+        """Learn what calls take from one that was paid for before a restart, or by another worker.
+
+        Args:
+            model: the one that answered.
+            decision: what it was made for; None = that was not kept.
+            task: id of its task.
+            role: its role.
+            outcome: what came back.
+            at: when, in seconds of the clock.
+        """
+        if decision is not None:
+            expected = next((c.cost.get("seconds") for c in decision.candidates if c.model == model.name), None)
+            self._derived.bill(model, {"seconds": outcome.seconds}, {}, expected)
+            self._forecast.caches.note(task, role, model, decision.prompt_tokens, outcome, at)
+        self._health.note(model.name, outcome.error is not None, at, outcome.error)
+        self._forecast.learn(model, role, outcome)
+
     def take(
         self, state: TaskState, made: Made, outcome: Outcome, output: str, evidence: Sequence[Evidence]
     ) -> OpenStep | None:

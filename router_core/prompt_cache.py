@@ -51,7 +51,9 @@ class PromptCaches:
         held = self._held(task, role, model, prompt_tokens)
         return int(held * self.hit_rate(model.name)) if held >= price.cache_min_tokens else 0
 
-    def note(self, task: str, role: str, model: Model, prompt_tokens: int, outcome: Outcome) -> None:
+    def note(
+        self, task: str, role: str, model: Model, prompt_tokens: int, outcome: Outcome, at: float | None = None
+    ) -> None:
         """Take in a call that was answered.
 
         Args:
@@ -60,6 +62,7 @@ class PromptCaches:
             model: the model that answered.
             prompt_tokens: of the prompt as it was counted before the call, so that prompts can be compared.
             outcome: what the provider says.
+            at: when, in seconds of the clock; None = now.
         """
         price = model.price
         if price == "unknown" or outcome.error is not None:
@@ -75,13 +78,21 @@ class PromptCaches:
         if prompt_tokens < conversation.longest:
             conversation.held.clear()
         conversation.longest = prompt_tokens
-        conversation.held[model.name] = (prompt_tokens, self._clock())
+        conversation.held[model.name] = (prompt_tokens, self._clock() if at is None else at)
         while len(self._tasks) > KEPT:
             self._tasks.popitem(last=False)
 
     def forget(self, task: str) -> None:
         """A task ended."""
         self._tasks.pop(task, None)
+
+    def state(self) -> dict[str, list[float]]:
+        """Hit rates as plain JSON values; what a conversation holds goes with its task."""
+        return {model: list(pair) for model, pair in self._hits.items()}
+
+    def load(self, state: dict[str, list[float]]) -> None:
+        """Take over what `state` gave."""
+        self._hits = {str(model): (float(came), float(asked)) for model, (came, asked) in state.items()}
 
     def hit_rate(self, model: str) -> float:
         """Share of what a cache should hold that it did hold lately, in [0, 1]."""

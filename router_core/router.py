@@ -119,7 +119,7 @@ class Router:
         self._tasks = TaskTable(self.accounts, {**VIEWS, **(views or {})}, weights, clock, idle_timeout)
         self._lock = RLock()
         if self._log is not None:
-            self._log.start((*parts, self.reliability, self._learner, self._tasks, rng, self.faults))
+            self._log.start((*parts, self.reliability, self._learner, self._tasks, rng, self.faults, self.fleet, derived))
             self._learner.log = self._tasks.log = self._log
         self._clock = clock
 
