@@ -111,6 +111,10 @@ class LocalBackend:
         """Names of the models in memory now."""
         return tuple(self._servers)
 
+    def unload(self, model: str) -> None:
+        """Stop the server of one model and free its memory."""
+        self._servers.pop(model, None)
+
     def close(self) -> None:
         """Stop all servers and free their memory; a later call loads its model again."""
         self._servers.clear()

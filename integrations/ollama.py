@@ -126,6 +126,23 @@ class OllamaBackend:
         wanted = self._models.get(model, model)
         return any(loaded.name in (wanted, f"{wanted}:latest") for loaded in self.ps())
 
+    def unload(self, model: str) -> None:
+        """Let Ollama take a model out of memory.
+
+        Raises:
+            BackendError: the server could not be asked.
+        """
+        client = _library().Client(self._host, timeout=60.0, verify=self._tls)
+        try:
+            client.generate(model=self._models.get(model, model), keep_alive=0)
+        except Exception as error:
+            translated = _translate(error, model, {})
+            if translated is None:
+                raise
+            raise translated from error
+        finally:
+            client._client.close()
+
     def _fields(self, request: ChatRequest) -> dict[str, Any]:
         fields = ollama_fields(request)
         if self._keep_alive is not None:

@@ -52,6 +52,8 @@ record = typer.Typer(no_args_is_help=True, help="Record a benchmark, or `record 
 replay = typer.Typer(
     no_args_is_help=True, help="Replay a table of outcomes, or `replay -- COMMAND`: a recorded program."
 )
+models = typer.Typer(no_args_is_help=True, help="What models take: time and energy.")
+app.add_typer(models, name="models")
 app.add_typer(run, name="run", cls=EntryPointGroup)
 app.add_typer(record, name="record", cls=ProgramGroup)
 app.add_typer(replay, name="replay", cls=ProgramGroup)
@@ -98,6 +100,33 @@ def _replay_program(ctx: typer.Context) -> None:
     from steproute.testing import replay_command
 
     raise typer.Exit(replay_command(ctx.args, ctx.obj))
+
+
+@models.callback()
+def _models() -> None:
+    """What models take: time and energy."""
+
+
+@models.command("profile")
+def profile(
+    names: Annotated[list[str], typer.Argument(metavar="NAME[=SOURCE]...", help="GGUF file, Ollama's name, ...")],
+    backend: Annotated[str, typer.Option(help="local, ollama, litellm.")] = "local",
+    base_url: Annotated[str | None, typer.Option(help="Where the model server is.")] = None,
+    out: Annotated[Path | None, typer.Option(help="YAML file to write the profiles to.")] = None,
+    meter: Annotated[str, typer.Option(help="What measures joules: auto, nvml, rapl, none.")] = "auto",
+    power_w: Annotated[float | None, typer.Option(min=0, help="Power in watts, where nothing measures it.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each length is called.")] = 2,
+    loads: Annotated[int, typer.Option(min=0, help="Cold starts that are measured.")] = 2,
+    seconds: Annotated[float, typer.Option(min=1, help="Most seconds per model.")] = 300.0,
+    context: Annotated[int, typer.Option(min=256, help="Most tokens of prompt and completion.")] = 2048,
+) -> None:
+    """Run a short calibrated load on each model; fit what calls take; compare with calls held out."""
+    from steproute.profile_command import profile_models
+    from steproute.profiling import Load
+
+    options = (("ignore_eos", True),) if backend == "local" else ()
+    load = Load(repeats, loads, context, seconds, power_w, options)
+    profile_models(names, backend, base_url, out, meter, load)
 
 
 @app.command()

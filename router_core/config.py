@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from steproute.errors import ConfigError
 from steproute.models import Model, ModelPool
 from steproute.options import RouterOptions
 from steproute.policies.registry import make_policy
+from steproute.profiles import read_profiles
 from steproute.progress import CodeView, GenericView, RegimeWeights, View, Weights
 from steproute.settings import Settings
 
@@ -66,6 +67,8 @@ class RouterSettings(Settings):
     """Model used when the router itself fails."""
     budget: dict[str, Any] = Field(default_factory=dict)
     """See `Budget`."""
+    profiles: Path | None = None
+    """File that `steproute models profile` wrote, relative to this one; a model's own `profile` goes first."""
     policy: str | dict[str, Any] | None = None
     """A name, or `name` and settings."""
     progress: ProgressSettings = ProgressSettings()
@@ -92,7 +95,7 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
         settings = RouterSettings.model_validate({str(key): value for key, value in data.items()})
         options: RouterOptions = {
             "models": ModelPool(
-                (Model(**{str(key): value for key, value in item.items()}) for item in settings.models),
+                _models(settings, Path() if isinstance(source, Mapping) else Path(source).parent),
                 default=settings.default,
             ),
             "budget": Budget(**{str(key): value for key, value in settings.budget.items()}),
@@ -116,6 +119,15 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
     if settings.meter is not None:
         options["meter"] = settings.meter
     return options
+
+
+def _models(settings: RouterSettings, folder: Path) -> Iterator[Model]:
+    profiles = {} if settings.profiles is None else read_profiles(folder / settings.profiles)
+    for item in settings.models:
+        given = {str(key): value for key, value in item.items()}
+        if given.get("name") in profiles:
+            given.setdefault("profile", profiles[given["name"]])
+        yield Model(**given)
 
 
 def _read(path: Path) -> Any:

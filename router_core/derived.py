@@ -31,9 +31,7 @@ class Derived:
         self.active = self._tail is not None or self._grid is not None
         """Whether there is anything to expect."""
 
-    def expect(
-        self, model: Model, cost: dict[str, float], worst: dict[str, float], spent: Mapping[str, float]
-    ) -> None:
+    def expect(self, model: Model, cost: dict[str, float], worst: dict[str, float], spent: Mapping[str, float]) -> None:
         """Complete the amounts of a candidate, in place.
 
         Args:
@@ -54,7 +52,9 @@ class Derived:
             cost[LATE] = 0.0 if late else chance_above(slo - used, cost["seconds"], self.spread(model.name))
             worst[LATE] = 0.0 if late else 1.0
 
-    def bill(self, model: Model, spent: dict[str, float], before: Mapping[str, float], expected_s: float | None) -> None:
+    def bill(
+        self, model: Model, spent: dict[str, float], before: Mapping[str, float], expected_s: float | None
+    ) -> None:
         """Complete what a call spent, in place, and learn how far its time was from what was expected.
 
         Args:

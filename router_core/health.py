@@ -83,7 +83,10 @@ class Health:
     def state(self) -> dict[str, Any]:
         """Models that failed last, as plain JSON values."""
         records = {name: [record.failures, record.until, record.out] for name, record in self._records.items()}
-        return {"records": records, "shares": {name: [share.answered, share.at] for name, share in self._shares.items()}}
+        return {
+            "records": records,
+            "shares": {name: [share.answered, share.at] for name, share in self._shares.items()},
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave."""
