@@ -97,6 +97,8 @@ class ACRouter:
         self.memory: ExperienceMemory = memory
         check_embedder(self.memory, self.texts.embedder)
         self.voter = voter or self._llm()
+        self.calls_out = self.voter is not None
+        """Scoring makes a call: a restart does not score past steps anew."""
         self.classifier = SoftmaxPolicyModel(dim, seed=self.config.seed)
         self.means = DimensionMeans()
         self.epsilon = self.config.epsilon

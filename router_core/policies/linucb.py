@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from pydantic import Field
 
+from steproute.errors import ConfigError
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
 from steproute.policies.features import PLAIN, describe
 from steproute.policies.rewards import reward
@@ -72,6 +73,27 @@ class LinUCB:
         if arm is None:
             arm = self._arms[name] = _Arm(PLAIN + self.config.buckets, self.config.ridge)
         arm.update(self._x(feedback.context), value)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learnt, as plain JSON values."""
+        arms = {name: {"inverse": arm.inverse.tolist(), "b": arm.b.tolist()} for name, arm in self._arms.items()}
+        return {"d": PLAIN + self.config.buckets, "arms": arms}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: it was learnt with another number of features.
+        """
+        d = PLAIN + self.config.buckets
+        if state["d"] != d:
+            raise ConfigError(f"linucb state: seen {state['d']!r} features; allowed: {d}")
+        for name, kept in state["arms"].items():
+            arm = self._arms[str(name)] = _Arm(d, self.config.ridge)
+            arm.inverse, arm.b = np.array(kept["inverse"], dtype=np.float64), np.array(kept["b"], dtype=np.float64)
+            if arm.inverse.shape != (d, d) or arm.b.shape != (d,):
+                raise ConfigError(f"linucb state: {name!r} does not have {d} features")
+            arm.theta = arm.inverse @ arm.b
 
     def _x(self, context: StepContext) -> Floats:
         """The step's description, worked out once for deciding and learning."""

@@ -34,6 +34,8 @@ class LLMRouter:
     """
 
     name = "llm"
+    calls_out = True
+    """Scoring makes a call: a restart does not score past steps anew."""
     argument = "model"
     needs_text = True
 

@@ -96,6 +96,14 @@ class ProgRouter:
         if self.epsilon > 0:
             self.epsilon = max(self.epsilon * self.config.epsilon_decay, self.config.epsilon_min)
 
+    def state(self) -> dict[str, float]:
+        """The share of random choices; gains are the estimator's to keep."""
+        return {"epsilon": self.epsilon}
+
+    def load(self, state: dict[str, float]) -> None:
+        """Take over what `state` gave."""
+        self.epsilon = float(state["epsilon"])
+
     def _estimator(self) -> GainEstimator | None:
         path = self.config.predictor
         if path == "auto":

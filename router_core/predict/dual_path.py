@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,31 @@ class DualPathEstimator:
                 f"{self.texts.embedder.name!r} has dimension {self.texts.embedder.dim}"
             )
         self.trainer.adopt(fitted)
+
+    def state(self) -> dict[str, Any]:
+        """Trees and prior as plain JSON values; the samples they were fitted on stay in the buffer."""
+        return {"trees": self.snapshot(), "fits": self.trainer.fits, "prior": self._prior_state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: see `restore`.
+        """
+        if state["trees"] is not None:
+            self.restore(state["trees"])
+        self.trainer.fits = int(state["fits"])
+        if state["prior"] is not None and hasattr(self.prior, "load"):
+            self.prior.load(state["prior"])
+
+    def refill(self, samples: Sequence[Sample]) -> None:
+        """Put samples of before a restart back into the buffer, oldest first, without a fit."""
+        if not len(self.trainer.buffer):
+            for sample in samples:
+                self.trainer.buffer.append(sample)
+
+    def _prior_state(self) -> Any:
+        return self.prior.state() if hasattr(self.prior, "state") else None
 
     def _facts(self, context: StepContext) -> StepFacts:
         """Read at the decision and kept: by the time the gain is known, the ledger has moved on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from steproute.policies.base import Feedback, Floats, StepContext
@@ -46,3 +48,11 @@ class CapabilityPrior:
         weight, total = self._sums.get(key, (0.0, 0.0))
         z = min(max(feedback.gain / remaining, -1.0), 1.0)
         self._sums[key] = (weight + feedback.reliability, total + feedback.reliability * z)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learnt, as plain JSON values."""
+        return {"sums": [[*key, *sums] for key, sums in self._sums.items()]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave."""
+        self._sums = {(str(m), str(role)): (float(weight), float(total)) for m, role, weight, total in state["sums"]}
