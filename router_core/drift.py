@@ -5,7 +5,7 @@ With x = log(measured / expected) of one call, clipped so that one cold load is 
     up ← max(0, up + x − slack)        down ← max(0, down − x − slack)
 
 stay near 0 while the profile is right and grow by |log factor| − slack a call when it is off by a factor. Past `threshold` the
-profile has drifted: from then on forecasts are multiplied by the median ratio of the latest calls, and the sums start anew
+profile has drifted: from then on forecasts are multiplied by the median ratio since the sum left 0, and the sums start anew
 around it (E. S. Page, 1954).
 """
 
@@ -37,6 +37,10 @@ class _Watch:
     factor: float = 1.0
     up: float = 0.0
     down: float = 0.0
+    risen: int = 0
+    """Calls since `up` left 0: the change is not older."""
+    fallen: int = 0
+    """The same of `down`."""
     calls: int = 0
     logs: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
 
@@ -103,10 +107,13 @@ class Drift:
         x = max(-CLIP, min(CLIP, whole - math.log(watch.factor)))
         watch.up = max(0.0, watch.up + x - SLACK)
         watch.down = max(0.0, watch.down - x - SLACK)
+        watch.risen = watch.risen + 1 if watch.up > 0 else 0
+        watch.fallen = watch.fallen + 1 if watch.down > 0 else 0
         if max(watch.up, watch.down) < THRESHOLD:
             return
-        latest = list(watch.logs)[-8:]
-        watch.factor, watch.up, watch.down = math.exp(median(latest)), 0.0, 0.0
+        since = watch.risen if watch.up > watch.down else watch.fallen
+        watch.factor = math.exp(median(list(watch.logs)[-since:]))
+        watch.up, watch.down, watch.risen, watch.fallen = 0.0, 0.0, 0, 0
         self.found[model, resource] = watch.factor
         if abs(math.log(watch.factor)) < SLACK:
             del self.found[model, resource]

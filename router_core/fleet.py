@@ -99,6 +99,7 @@ class Fleet:
             self._loaded.pop(flight.model, None)  # it may never have been loaded
         elif flight.model in self._loaded:
             self._loaded[flight.model] = self._clock()
+            self._loaded.move_to_end(flight.model)
 
     def remember(self, model: Model, tokens: float, at: float) -> None:
         """Take in a call of the time before a restart."""
