@@ -18,7 +18,9 @@ import numpy as np
 
 from steproute.accounts import Accounts
 from steproute.errors import StoreError
+from steproute.derived import Derived
 from steproute.faults import Faults
+from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.health import Health
 from steproute.learning import Learner
@@ -26,9 +28,10 @@ from steproute.ledger import Evidence, Task
 from steproute.models import ModelPool
 from steproute.policies.base import Feedback, Policy
 from steproute.predict.base import GainEstimator
+from steproute.predict.buffer import Sample
 from steproute.store import schema
 from steproute.store.connection import Connection
-from steproute.store.rows import Reader, evidence_of, outcome_of, progress_of, step_of, task_of
+from steproute.store.rows import Reader, evidence_of, outcome_of, progress_of, step_of, task_of, unpack_memo
 from steproute.store.snapshots import Snapshots
 from steproute.tasks import TaskTable
 from steproute.taskstate import Made, TaskState
@@ -57,6 +60,8 @@ class Parts:
     tasks: TaskTable
     rng: np.random.Generator
     faults: Faults
+    fleet: Fleet
+    derived: Derived
 
     def learners(self) -> list[tuple[str, Any]]:
         """Everything that learns, each once."""
@@ -128,6 +133,7 @@ class Restorer:
             after: Mapping[str, int] = self._floor(limit)
         else:
             after = start
+            self._refill(after)
         running = [] if shared else self._running()
         begun = {row["id"] for row in running}
         for row in running:  # what came before the snapshot is known to the learners; the tasks need it all the same
@@ -183,6 +189,35 @@ class Restorer:
             self._tasks[row["id"]] = self._parts.tasks.blank(task_of(row))
             for event in events:
                 self.apply(event, learn=False)
+
+    def _refill(self, until: Mapping[str, int]) -> None:
+        """A snapshot has the trees, the log what they were fitted on: samples are made of its latest rows."""
+        estimator = self._parts.estimator
+        if not hasattr(estimator, "refill"):
+            return
+        key = f"state:{estimator.texts.embedder.name}"
+        rows = self._mappings(
+            "SELECT e.task, e.candidate, e.gain, e.reliability, d.memo FROM experiences e "
+            "JOIN decisions d ON d.task = e.task AND d.id = e.decision WHERE e.n <= ? ORDER BY e.n DESC LIMIT ?",
+            (until.get("experiences", 0), estimator.trainer.config.max_rows),
+        )
+        samples = []
+        for row in reversed(rows):
+            memo = unpack_memo(row["memo"])
+            facts, vector = memo.get("facts"), memo.get(key)
+            if facts is not None and vector is not None and row["candidate"] < len(facts.models):
+                samples.append(
+                    Sample(
+                        row["task"],
+                        facts.models[row["candidate"]],
+                        facts.state,
+                        facts.numbers[row["candidate"]],
+                        vector.astype(np.float16),
+                        float(row["gain"]),
+                        float(row["reliability"]),
+                    )
+                )
+        estimator.refill(samples)
 
     def _restore_rng(self) -> None:
         found = self._connection.rows("SELECT rng FROM writers WHERE rng IS NOT NULL ORDER BY seq DESC LIMIT 1")
@@ -310,14 +345,17 @@ class Restorer:
         state.billed.add(event["call_id"])
         outcome = outcome_of(event, ())
         model = self._reader.model(event["model"])
-        if learn:
-            self._parts.health.note(model.name, outcome.error is not None, event["created"], outcome.error)
-            self._parts.forecast.learn(model, event["role"], outcome)
         made = state.made.get((event["step"], event["attempt"]))
-        if made is None or made.decision.id != event["decision"]:
+        if made is not None and made.decision.id != event["decision"]:
+            made = None
+        if learn:
+            decision = None if made is None else made.decision
+            self._parts.learner.remember(model, decision, event["task"], event["role"], outcome, event["created"])
+            self._parts.fleet.remember(model, event["prompt_tokens"] + event["completion_tokens"], event["created"])
+        if made is None:
             return
         progress = progress_of(event)
-        spent = self._spent(event)
+        spent = json.loads(event["spent"])
         state.tracker.prints[event["decision"]] = event["fingerprint"]
         item = self._parts.learner.place(state, made, outcome, event["output"] or "", (), model.name, spent)
         if item is not None:
@@ -364,6 +402,7 @@ class Restorer:
 
     def _apply_endings(self, event: Event, state: TaskState, learn: bool) -> None:
         learnt, state.learnt = state.learnt, []
+        self._parts.forecast.caches.forget(event["task"])
         if learn:
             for _, part in self._parts.learners():
                 if hasattr(part, "finish"):
@@ -371,15 +410,6 @@ class Restorer:
                         part.finish(state.ledger, learnt, event["reward"])
         if not event["idle"]:
             self._tasks.pop(event["task"], None)
-
-    @staticmethod
-    def _spent(event: Event) -> dict[str, float]:
-        tokens = float(event["prompt_tokens"] + event["completion_tokens"])
-        spent = {**json.loads(event["amounts"]), "seconds": event["seconds"], "tokens": tokens}
-        for name in ("usd", "energy_j"):
-            if event[name] is not None:
-                spent[name] = event[name]
-        return spent
 
 
 _RANK = {table.name: rank for rank, table in enumerate(schema.EVENTS)}

@@ -98,6 +98,7 @@ def outcome_values(
         outcome.energy_j,
         outcome.energy_source,
         plain_json(outcome.amounts) if outcome.amounts else "{}",
+        plain_json(spent),
         error,
         progress.g,
         int(progress.regime),

@@ -85,6 +85,7 @@ outcomes = _event(
     Column("energy_j", Float),
     Column("energy_source", Text, nullable=False),
     Column("amounts", Text, nullable=False),
+    Column("spent", Text, nullable=False),
     Column("error", Text),
     Column("g", Float, nullable=False),
     Column("regime", Integer, nullable=False),

@@ -77,7 +77,11 @@ class Snapshots:
     def capture(self) -> str:
         """Everything learnt, as JSON text."""
         learners = {name: _state(part) for name, part in self._parts.learners()}
-        parts = {"forecast": self._parts.forecast.state(), "health": self._parts.health.state()}
+        parts = {
+            "forecast": self._parts.forecast.state(),
+            "health": self._parts.health.state(),
+            "derived": self._parts.derived.state(),
+        }
         return json.dumps({"version": VERSION, "learners": learners, **parts}, allow_nan=False)
 
     def load(self) -> dict[str, int] | None:
@@ -114,7 +118,8 @@ class Snapshots:
             raise StoreError(f"version: seen {state['version']!r}; allowed: {VERSION}")
         for name, part in self._parts.learners():
             _load(part, state["learners"][name])
-        self._parts.forecast.load(state["forecast"])
+        self._parts.forecast.load(state["forecast"], self._parts.pool)
+        self._parts.derived.load(state["derived"])
         self._parts.health.load(state["health"])
 
 

@@ -134,6 +134,7 @@ def upgrade() -> None:
         sa.Column("energy_j", sa.Float(), nullable=True),
         sa.Column("energy_source", sa.Text(), nullable=False),
         sa.Column("amounts", sa.Text(), nullable=False),
+        sa.Column("spent", sa.Text(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("g", sa.Float(), nullable=False),
         sa.Column("regime", sa.Integer(), nullable=False),
