@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
@@ -13,7 +13,20 @@ SCHEMA_VERSION = 1
 Amount = Annotated[float, Field(ge=0)]
 
 
-class _Record(BaseModel):
+class _Told(type(BaseModel)):  # type: ignore[misc]
+    """Lets a record that is made with a wrong value say so in our words. At the metaclass, since an `__init__` of its own
+    would slow down the reading of every nested record."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, /, *args: Any, **data: Any) -> Any:
+            try:
+                return super().__call__(*args, **data)
+            except ValidationError as error:
+                raise LedgerError(f"{cls.__name__}: {_problems(error, cls)}") from None
+
+
+class _Record(BaseModel, metaclass=_Told):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -150,6 +163,25 @@ class Ledger(_Record):
 
 _FIELDS: dict[str, type[BaseModel]] = {"": Ledger, "task": Task, "subtasks": Subtask, "steps": Step, "outcome": Outcome}
 _FIELDS |= {"evidence": Evidence, "tool_calls": ToolCall}
+
+
+def _problems(error: ValidationError, holder: type[BaseModel]) -> str:
+    """Every problem of one record: field, what was seen (numbers alone: text may be the user's), what is allowed."""
+    lines = []
+    for item in error.errors(include_url=False):
+        path = ".".join(str(part) for part in item["loc"])
+        cause, seen = item.get("ctx", {}).get("error"), item["input"]
+        if item["type"] == "extra_forbidden":
+            fields = holder.model_fields if len(item["loc"]) == 1 else ()
+            lines.append(unknown_name(path, path.rpartition(".")[2], fields))
+        elif item["type"] == "missing":
+            lines.append(f"{path}: missing; it is required")
+        elif isinstance(cause, ValueError):
+            lines.append(f"{path}: {cause}" if path else str(cause))
+        else:
+            shown = repr(seen) if isinstance(seen, (int, float)) else f"a value of type {type(seen).__name__}"
+            lines.append(f"{path}: seen {shown}; {item['msg'].replace('Input should be', 'allowed:')}")
+    return "; ".join(dict.fromkeys(lines))
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -21,6 +21,7 @@ from steproute.derived import Derived
 from steproute.faults import Faults
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
+from steproute.handed import counts_of, evidence_of, mend, names_of, needs_of, number, reward_of, task_of, whole
 from steproute.health import Health
 from steproute.learning import Learner, Reliability
 from steproute.ledger import Evidence, Ledger, Outcome, Task
@@ -119,7 +120,9 @@ class Router:
         self._tasks = TaskTable(self.accounts, {**VIEWS, **(views or {})}, weights, clock, idle_timeout)
         self._lock = RLock()
         if self._log is not None:
-            self._log.start((*parts, self.reliability, self._learner, self._tasks, rng, self.faults, self.fleet, derived))
+            self._log.start(
+                (*parts, self.reliability, self._learner, self._tasks, rng, self.faults, self.fleet, derived)
+            )
             self._learner.log = self._tasks.log = self._log
         self._clock = clock
 
@@ -182,23 +185,28 @@ class Router:
                 with self.faults.kept("store"):
                     self._log.tick()
             self._end_idle()
-            state = self._tasks.open(ledger)
-            key = state.default_key(role) if step is None else step
+            state = self._tasks.open(task_of(ledger))
+            role = role if isinstance(role, str) else str(role or "")
+            exclude = names_of(self.faults, "exclude", exclude)
+            pin = str(pin) if pin is not None else None
+            text = text if isinstance(text, str) else None
+            key = state.default_key(role) if step is None else str(step)
             made = self._chooser.standing(state, key, exclude, pin, can_stop)
             if made is not None:
                 if not made.answered:
                     self._begin(made.decision)
                 return made.decision
-            tokens = prompt_tokens if prompt_tokens is not None else len(text or state.ledger.task.goal) // 4
+            asked = whole(self.faults, "prompt_tokens", prompt_tokens)
+            tokens = asked if asked is not None else len(text or state.ledger.task.goal) // 4
             request = StepRequest(
                 role=role,
                 key=key,
                 attempt=state.attempts.get(key, 1),
                 prompt_tokens=max(tokens, 0),
-                max_tokens=max_tokens,
-                timeout_s=timeout_s,
-                cached_tokens=cached_tokens or {},
-                needs=(needs or Needs()).at_least(tokens),
+                max_tokens=whole(self.faults, "max_tokens", max_tokens),
+                timeout_s=number(self.faults, "timeout_s", timeout_s),
+                cached_tokens=counts_of(self.faults, "cached_tokens", cached_tokens),
+                needs=needs_of(self.faults, needs).at_least(tokens),
                 exclude={**dict.fromkeys(exclude, "excluded by the host"), **state.failed.get(key, {})},
                 text=text,
                 pin=pin,
@@ -288,6 +296,7 @@ class Router:
             Progress of the task after the step.
         """
         with self._lock:
+            mend(self.faults, outcome)
             with self.faults.kept("end of a call"):
                 self.fleet.end(decision, outcome)
             state = self._tasks.get(decision.task)
@@ -298,6 +307,8 @@ class Router:
                 return self._progress(state)
             state.billed.add(outcome.call_id)
             self._tasks.touch(decision.task)
+            evidence = evidence_of(self.faults, evidence)
+            output = output if isinstance(output, str) else str(output or "")
             item = None
             with self.faults.kept("observe"):
                 item = self._learner.take(state, made, outcome, output, evidence)
@@ -326,6 +337,7 @@ class Router:
             if state is None or not state.ledger.steps:
                 return None
             self._tasks.touch(task)
+            evidence = evidence_of(self.faults, evidence)
             index = len(state.ledger.steps) - 1 if decision is None else state.find(decision)
             if index is None:
                 logger.warning("steproute: evidence for a step that is not in the ledger of its task was dropped")
@@ -358,7 +370,7 @@ class Router:
         """
         with self._lock:
             self._tasks.fetch(task)
-            return self._finish(task, float(success) if reward is None and success is not None else reward)
+            return self._finish(task, reward_of(self.faults, success, reward))
 
     def close(self) -> None:
         """Let go of the store, with everything written. Without one it does nothing."""

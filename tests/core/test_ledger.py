@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from steproute import Evidence, Ledger, LedgerError, Outcome, Step, Subtask, Task, ToolCall
 
@@ -104,9 +103,9 @@ def test_errors_do_not_quote_the_ledger():
 
 
 def test_notes_hold_only_what_json_can_carry():
-    with pytest.raises(ValidationError, match="finite number"):
+    with pytest.raises(LedgerError, match="finite number"):
         Ledger(notes={"x": {"y": [float("nan")]}})
-    with pytest.raises(ValidationError):
+    with pytest.raises(LedgerError, match=r"notes\.x"):
         Ledger(notes={"x": object()})
 
 
@@ -115,8 +114,22 @@ def test_notes_hold_only_what_json_can_carry():
     [{"usd": -1.0}, {"seconds": float("nan")}, {"amounts": {"gpu_h": -1.0}}, {"prompt_tokens": -1}, {"cost": 1}],
 )
 def test_outcomes_refuse_impossible_amounts(field):
-    with pytest.raises(ValidationError):
+    with pytest.raises(LedgerError, match=f"Outcome: {next(iter(field))}"):
         Outcome(**field)
+
+
+def test_a_wrong_value_names_the_field_what_was_seen_and_what_is_allowed():
+    with pytest.raises(LedgerError) as caught:
+        Outcome(prompt_tokens=-1, usd=float("nan"), secondss=2)
+    text = str(caught.value)
+    assert "prompt_tokens: seen -1; allowed: greater than or equal to 0" in text
+    assert "usd: seen nan; allowed: a finite number" in text
+    assert "secondss: unknown name 'secondss'; did you mean 'seconds'?" in text
+    with pytest.raises(LedgerError, match=r"^Evidence: source: missing; it is required; score: seen 2; allowed: less"):
+        Evidence(score=2)
+    with pytest.raises(LedgerError) as caught:
+        Evidence(source="examples", score="the user's secret")
+    assert "secret" not in str(caught.value)
 
 
 def test_evidence_is_the_latest_of_its_source():
