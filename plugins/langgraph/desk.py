@@ -18,7 +18,7 @@ from steproute.models import Model
 from steproute.plugins.langgraph import persist
 from steproute.plugins.langgraph.journal import Journal, within
 from steproute.plugins.langgraph.journals import journals_of
-from steproute.plugins.langgraph.ledgers import refresh
+from steproute.plugins.langgraph.ledgers import ledger_of, refresh
 from steproute.plugins.langgraph.prompt import CountTokens, Prompt, shown
 from steproute.plugins.langgraph.reasoning import author
 from steproute.plugins.langgraph.records import KEY, Record
@@ -185,7 +185,6 @@ class Desk:
             return
         with journal.lock:
             news = journal.take_in(records, refs)
-            task = journal.task
             for record, before in news:
                 if not record.get("ended"):
                     self._count(journal, record, before)
@@ -196,10 +195,7 @@ class Desk:
             ]
             if not steps:
                 return
-            ledger = self.router.ledger(task.id)
-            if ledger is None:
-                opening = journal.opening
-                ledger = journal.opening = opening if isinstance(opening, Ledger) else Ledger(task=opening)
+            ledger = ledger_of(self.router, journal)
             known = {step.id for step in ledger.steps}
             ledger.steps.extend(step for step in steps if step.id not in known)
 

@@ -208,9 +208,10 @@ class Journal:
     def begin_anew(self, opening: Ledger | Task) -> None:
         """The host finished the task: what comes now is another one under the same name."""
         with self.lock:
-            for key in list(self.records):
-                if not self._ended(key):
-                    self.update(key, ended=True)
+            for key, record in list(self.records.items()):
+                if not self._ended(key):  # the router learns of what is still open when a task ends
+                    learnt = record["learnt"] or int(key in self.home and record["answers"] > 0)
+                    self.update(key, ended=True, learnt=learnt)
             self.home.clear()
             self.tools.clear()
             self.opening, self.task = opening, task_of(opening)

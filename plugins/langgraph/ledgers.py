@@ -18,6 +18,15 @@ _LOOKED_BACK = 4
 _OUTPUT_KEPT = 200
 
 
+def ledger_of(router: Router, journal: Journal) -> Ledger:
+    """The ledger of a task. The task is begun, or gone on with where it was, if the router is not at it."""
+    task = journal.task.id
+    if router.ledger(task) is None:
+        router.book(journal.opening, router.pool.default.name, within_limits=False)
+        journal.opening = journal.task  # a ledger that was given is the router's now
+    return router.ledger(task) or Ledger(task=journal.task)
+
+
 def refresh(router: Router, journal: Journal) -> None:
     """Bring records up to the router's ledger: new steps, and evidence and tool results that came after the call."""
     ledger = router.ledger(journal.task.id)
@@ -65,10 +74,7 @@ def _tool_ended(router: Router, journal: Journal, found: tuple[str, int], error:
 
 def set_subtasks(router: Router, journal: Journal, subtasks: Sequence[Subtask]) -> None:
     """Put the subtasks a state holds into the ledger."""
-    ledger = router.ledger(journal.task.id)
-    if ledger is None:
-        opening = journal.opening
-        ledger = journal.opening = opening if isinstance(opening, Ledger) else Ledger(task=opening)
+    ledger = ledger_of(router, journal)
     if ledger.subtasks != list(subtasks):
         ledger.subtasks = list(subtasks)
         router.report(journal.task.id, ())

@@ -326,7 +326,7 @@ def test_what_follows_a_finished_task_is_another(
     graph.invoke(HI, CONFIG)
     assert router.ended("t")
     (record,) = graph.get_state(CONFIG).values[KEY].values()
-    assert (record["ended"], record["billed"]) == (True, 1)
+    assert (record["ended"], record["billed"], record["learnt"]) == (True, 1, 1)
     if not same:
         router, graph = counting_graph(make_router, clients, saver, ends=False)
     seen: list[Any] = []
@@ -417,6 +417,54 @@ def test_a_task_that_was_only_idle_goes_on_with_its_budget(make_router: Callable
     only.hooks.append(ask_a_person)
     only.graph.invoke(Command(resume="yes"), CONFIG)
     assert only.router.spent("t")["usd"] == pytest.approx(2 * CALL["large"] + CALL["small"])
+
+
+def test_subtasks_of_a_task_that_was_only_idle_do_not_begin_it_anew(
+    make_router: Callable[..., Router], clients: Any
+) -> None:
+    class Planned(MessagesState):
+        todos: list[str]
+
+    now = [0.0]
+    router = make_router(clock=lambda: now[0], idle_timeout=10)
+    llm = RoutedChatModel(router, clients)
+    builder = StateGraph(Planned)
+    builder.add_node("route", router_node(router, Planned, role="work"))
+    builder.add_node("work", lambda state: {"messages": [llm.invoke(state["messages"])]})
+    builder.add_edge(START, "route")
+    builder.add_edge("route", "work")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    graph.invoke({"messages": ["hi"], "todos": ["one"]}, CONFIG)
+    now[0] = 5000.0
+    router.decide("another")
+    graph.invoke({"messages": ["go on"], "todos": ["one", "two"]}, CONFIG)
+    ledger = router.ledger("t")
+    assert ledger is not None
+    assert len(ledger.steps) == 2
+    assert [subtask.text for subtask in ledger.subtasks] == ["one", "two"]
+
+
+def test_how_a_tool_ended_is_known_in_a_new_process(
+    saver: Any, make_router: Callable[..., Router], clients: Any, server: OpenAIServer
+) -> None:
+    """The model asked for the tool in one process; a person answers it in another."""
+    prebuilt = pytest.importorskip("langgraph.prebuilt")
+
+    def ask(question: str) -> str:
+        """Ask a person."""
+        return str(interrupt(question))
+
+    server.queue(Reply(content="", tool_calls=[{"name": "ask", "arguments": {"question": "go on?"}}]))
+    agents = []
+    for _ in range(2):
+        router = make_router()
+        llm = RoutedChatModel(router, clients)
+        agents.append((router, prebuilt.create_react_agent(llm, [ask], checkpointer=saver)))
+    (_, first), (router, second) = agents
+    assert "__interrupt__" in first.invoke(HI, CONFIG)
+    second.invoke(Command(resume="yes"), CONFIG)
+    steps = router.ledger("t").steps  # type: ignore[union-attr]
+    assert [[(call.name, call.ok) for call in step.tool_calls] for step in steps] == [[("ask", True)], []]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="LangGraph cannot interrupt asynchronous nodes on Python 3.10")
