@@ -62,7 +62,7 @@ test-langgraph: .venvs/langgraph/.stamp
 # no langchain, hence no middleware: each version of it asks for a newer langgraph than this
 test-langgraph-oldest: .venvs/langgraph-oldest/.stamp
 	.venvs/langgraph-oldest/bin/python -m pytest $(LANGGRAPH)
-.venvs/langgraph-oldest/.stamp: WITH := '.[langgraph,test]' langgraph==1.1.0 $(CHECKPOINTERS) langchain-openai
+.venvs/langgraph-oldest/.stamp: WITH := '.[langgraph,test]' langgraph==1.1.0 langgraph-prebuilt==1.0.8 $(CHECKPOINTERS) langchain-openai
 
 test-langchain-oldest: .venvs/langchain-oldest/.stamp
 	.venvs/langchain-oldest/bin/python -m pytest $(LANGGRAPH)
