@@ -16,7 +16,11 @@ from steproute.report.summary import wilson
 
 
 def summarise(
-    rows: Sequence[Mapping[str, Any]], pool: Sequence[Model], price_of_second: float, power_w: float | None
+    rows: Sequence[Mapping[str, Any]],
+    pool: Sequence[Model],
+    price_of_second: float,
+    power_w: float | None,
+    value_usd: float = 0.0,
 ) -> list[dict[str, Any]]:
     """One object per policy, in order of first appearance; amounts are means per task.
 
@@ -25,6 +29,7 @@ def summarise(
         pool: the models, for the shares.
         price_of_second: worth of a second in solved problems.
         power_w: board power the user gave; labels the joules.
+        value_usd: worth of a dollar in solved problems.
     """
     summary = []
     for policy in dict.fromkeys(row["policy"] for row in rows):
@@ -36,6 +41,10 @@ def summarise(
         choices = sum(row["choices"] for row in mine)
         joules = [row["energy_j"] for row in mine]
         seconds = sum(row["seconds"] for row in mine) / n
+        usd = [row["usd"] for row in mine]
+        mean_usd = None if None in usd else sum(usd) / n
+        rewards = [row["reward"] for row in mine if row.get("reward") is not None]
+        errors = sum(bool(row.get("error")) for row in mine)
         summary.append(
             {
                 "policy": policy,
@@ -45,16 +54,24 @@ def summarise(
                 "seconds": seconds,
                 "tokens": sum(row["tokens"] for row in mine) / n,
                 "energy_j": None if None in joules else sum(joules) / n,
-                "energy_source": None if None in joules else f"seconds x {power_w:g} W given by the user",
-                "usd": sum(row["usd"] for row in mine) / n,
+                "energy_source": None if None in joules else _source(power_w),
+                "usd": mean_usd,
                 "calls_per_task": total / n,
-                "step_regret": sum(row["regret"] * row["choices"] for row in mine) / choices if choices else None,
-                "visible_pass_hidden_fail": sum(row["visible_ok"] and not row["passed"] for row in mine) / n,
-                "value": passed / n - price_of_second * seconds,
+                "step_regret": sum((row["regret"] or 0.0) * row["choices"] for row in mine) / choices
+                if choices
+                else None,
+                "visible_pass_hidden_fail": sum(bool(row["visible_ok"]) and not row["passed"] for row in mine) / n,
+                "value": passed / n - price_of_second * seconds - value_usd * (mean_usd or 0.0),
                 "share": {model.name: calls[model.name] / total if total else 0.0 for model in pool},
+                **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
+                **({"errors": errors} if errors else {}),
             }
         )
     return summary
+
+
+def _source(power_w: float | None) -> str:
+    return "the models' profiles" if power_w is None else f"seconds x {power_w:g} W given by the user"
 
 
 WIDTH = 120
@@ -65,8 +82,11 @@ def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
     """The summary for people: what came out, and who was called."""
     energy = any(row["energy_j"] is not None for row in summary)
     results = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    heads = ["policy", "tasks", "pass %", "seconds", "tokens", "USD", *(["joules"] if energy else [])]
-    for name in [*heads, "calls", "regret", "fooled %", "value"]:
+    graded = all("reward" in row for row in summary)
+    faulty = any(row.get("errors") for row in summary)
+    heads = ["policy", "tasks", "pass %", *(["reward"] if graded else []), "seconds", "tokens", "USD"]
+    heads += [*(["joules"] if energy else []), "calls", *([] if graded else ["regret"]), "fooled %", "value"]
+    for name in [*heads, *(["errors"] if faulty else [])]:
         results.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
     shares = Table(box=SIMPLE_HEAD, pad_edge=False, title="share of calls per model", title_justify="left")
     shares.add_column("policy", no_wrap=True)
@@ -74,27 +94,33 @@ def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
         shares.add_column(name, justify="right")
     for row in summary:
         low, high = row["pass_rate_ci95"]
-        regret = row["step_regret"]
+        regret = "-" if row["step_regret"] is None else f"{row['step_regret']:.4f}"
         joules = ["-" if row["energy_j"] is None else f"{row['energy_j']:.0f}"] if energy else []
         results.add_row(
             row["policy"],
             str(row["tasks"]),
             f"{row['pass_rate']:.1%} ±{50 * (high - low):.0f}".replace("%", ""),
+            *([f"{row['reward']:.3f}" if "reward" in row else "-"] if graded else []),
             f"{row['seconds']:.1f}",
             f"{row['tokens']:.0f}",
-            f"{row['usd']:.4f}",
+            "-" if row["usd"] is None else f"{row['usd']:.4f}",
             *joules,
             f"{row['calls_per_task']:.2f}",
-            "-" if regret is None else f"{regret:.4f}",
+            *([] if graded else [regret]),
             f"{100 * row['visible_pass_hidden_fail']:.1f}",
             f"{row['value']:+.3f}",
+            *([str(row.get("errors", 0))] if faulty else []),
         )
         shares.add_row(row["policy"], *(f"{part:.0%}" for part in row["share"].values()))
+    prices = "the price of the seconds and dollars" if graded else "the price of the seconds"
     notes = [
-        "Amounts are means per task; ± is half the 95 % Wilson interval; value = solved problems minus the price of the seconds.",
-        "regret: mean of V* − Q* over all choices, known from the recorded tree (lower is better).",
-        "fooled: passed all visible checks, failed the hidden tests.",
+        f"Amounts are means per task; ± is half the 95 % Wilson interval; value = solved problems minus {prices}.",
     ]
+    if not graded:
+        notes.append("regret: mean of V* − Q* over all choices, known from the recorded tree (lower is better).")
+    notes.append("fooled: passed all visible checks, failed the hidden tests.")
+    if faulty:
+        notes.append("errors: tasks that ended in a fault, counted as failed; `--resume` tries them again.")
     if energy:
         notes.append(f"joules: {next(row['energy_source'] for row in summary if row['energy_source'])}, not measured.")
     return Group(results, Text("\n".join(notes), style="dim"), "", shares)

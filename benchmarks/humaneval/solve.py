@@ -11,6 +11,7 @@ from steproute.benchmarks.humaneval.problems import Problem
 from steproute.benchmarks.humaneval.team import VisibleReport
 from steproute.benchmarks.humaneval.tester import Tester, evidence_of
 from steproute.benchmarks.humaneval.tree import Node
+from steproute.benchmarks.seat import fingerprint
 from steproute.decision import Decision
 from steproute.ledger import Ledger, Step, Task
 from steproute.router import Router
@@ -125,6 +126,8 @@ class Solving:
                         "error": attempt.report.error,
                     },
                     "hidden": attempt.hidden,
+                    "evidence": [item.model_dump() for item in outcome.evidence],
+                    "output_id": fingerprint(attempt.step.output),
                     "g_after": attempt.step.g,
                     "q": attempt.q,
                     "regret": attempt.regret,
@@ -172,4 +175,5 @@ class Solving:
             "regret": sum(regrets) / len(regrets) if regrets else None,
             "choices": len(regrets),
             "regime_path": [row["decision"]["progress"]["regime"] for row in steps],
+            "about": {"domain": self.task.domain, "dimension": self.task.dimension, "source": self.task.source},
         }
