@@ -21,7 +21,7 @@ class Batch:
     """Tasks that begin: id → row of `tasks`."""
     touched: dict[str, float] = field(default_factory=dict)
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(task, resource) → nano-units in all, where one process owns the books."""
+    """(task, resource) → nano-units in all of a task that ended, where one process owns the books."""
     adds: list[tuple[str, str, int]] = field(default_factory=list)
     """(task, resource, nano-units) on top, for spending without an outcome."""
     freed: list[str] = field(default_factory=list)

@@ -26,6 +26,7 @@ from steproute.store.schema import REVISION, metadata
 Row = Sequence[Any]
 BUSY_S = 30.0
 """How long a writer waits for another process that is writing to the same SQLite file."""
+_PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={int(BUSY_S * 1000)}", "wal_autocheckpoint=4000")
 
 
 def store_url(target: str | Path) -> URL:
@@ -101,7 +102,7 @@ class Connection:
             self._fairy = self.engine.raw_connection()
             self._raw = self._fairy.driver_connection
             if self.sqlite:
-                for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={int(BUSY_S * 1000)}"):
+                for pragma in _PRAGMAS:
                     self._raw.execute(f"PRAGMA {pragma}").fetchall()
             else:
                 self._raw.autocommit = True

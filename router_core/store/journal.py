@@ -117,7 +117,7 @@ class Journal:
             "decisions",
             decision.task,
             decision.created,
-            decision_values(decision, made.context, pinned, self.store.prompts),
+            decision_values(decision, made.context, pinned, None if self.shared else self._rng(), self.store.prompts),
         )
         for key, value in made.context.memo.items():
             if key.startswith(("request:", "state:")):
@@ -145,10 +145,6 @@ class Journal:
                 spends += parts
                 if key is not None:
                     self.batch.freed.append(key)
-        else:
-            for name, amounts in self._accounts.totals(task):
-                for resource, amount in amounts.items():
-                    self.batch.spent[clean(name), resource] = amount
         self.batch.outcomes.append(((*head, *values), spends))
         self._add_evidence(head, decision.id, outcome.evidence, late=False)
         self._touch(task)
@@ -180,6 +176,8 @@ class Journal:
             return
         self._event("endings", task, now, (reward, idle, plain_json(spent)))
         if not self.shared:  # shared books end a task themselves, once among all workers
+            for resource, amount in spent.items():
+                self.batch.spent[clean(task), resource] = round(amount * NANO)
             self.batch.ended[clean(task)] = (now, idle, reward)
             self.batch.queues = dict(self._accounts.queues)
         else:
@@ -192,7 +190,7 @@ class Journal:
             return
         batch.seq = self.seq
         self.batch = Batch()
-        self.writer.commit(batch, None if self.shared else self._rng())
+        self.writer.commit(batch)
         if self._merger is not None:
             self._merger.own(batch)
         elif not self.writer.down:
@@ -201,7 +199,7 @@ class Journal:
     def close(self) -> None:
         """See `StepLog.close`. What the database does not take now stays in the spool."""
         self.commit()
-        self.writer.retry(None if self.shared else self._rng(), now=True)
+        self.writer.retry(now=True)
         if self.writer.waiting:
             logger.error(
                 "steproute: store %s: %d steps could not be written", self.connection.label, len(self.writer.waiting)
@@ -215,7 +213,7 @@ class Journal:
     def tick(self) -> None:
         """See `StepLog.tick`."""
         if self.writer.waiting or self.writer.down:
-            self.writer.retry(None if self.shared else self._rng())
+            self.writer.retry()
         if isinstance(self._accounts, SharedAccounts):
             self._accounts.anew()
         if self._merger is not None and not self.writer.down:
@@ -282,7 +280,9 @@ class Journal:
                 rows.append((*head, decision, clean(item.source), item.score, item.count, late, detail))
 
     def _touch(self, task: str) -> None:
-        self.batch.touched[clean(task)] = self.clock()
+        """Other workers have to hear of it; where one process owns the store, the task's rows say as much."""
+        if self.shared:
+            self.batch.touched[clean(task)] = self.clock()
 
     def _rng(self) -> str:
         state = self._parts.rng.bit_generator.state
@@ -304,8 +304,3 @@ def keep_pending(known: TaskState, fresh: TaskState) -> None:
     for key, made in known.made.items():
         if key not in fresh.made and not made.answered:
             fresh.keep(made)
-
-
-def nano(amounts: Mapping[str, float]) -> dict[str, int]:
-    """Amounts in billionths."""
-    return {name: round(amount * NANO) for name, amount in amounts.items()}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from steproute.accounts import Accounts
+from steproute.accounts import NANO, Accounts
 from steproute.errors import StoreError
 from steproute.derived import Derived
 from steproute.faults import Faults
@@ -136,6 +136,7 @@ class Restorer:
             self._refill(after)
         running = [] if shared else self._running()
         begun = {row["id"] for row in running}
+        running.sort(key=self.touched)
         for row in running:  # what came before the snapshot is known to the learners; the tasks need it all the same
             if start is not None:
                 self._follow(row, after)
@@ -145,7 +146,7 @@ class Restorer:
             for row in running:
                 parts.accounts.restore(row["id"], row["parent"], self.spent(row["id"]))
                 state = self._tasks.pop(row["id"], None) or self.rebuild(row)
-                state.touched = row["touched"]
+                state.touched = self.touched(row)
                 parts.tasks.adopt(state)
             for name, value in connection.rows("SELECT resource, value FROM queues"):
                 if name in parts.accounts.queues:
@@ -181,7 +182,7 @@ class Restorer:
         return floor
 
     def _running(self) -> list[Event]:
-        return self._mappings("SELECT * FROM tasks WHERE ended IS NULL ORDER BY touched", ())
+        return self._mappings("SELECT * FROM tasks WHERE ended IS NULL", ())
 
     def _follow(self, row: Event, until: Mapping[str, int]) -> None:
         events = [event for event in self._task_events(row["id"]) if event["n"] <= until.get(event["kind"], 0)]
@@ -220,8 +221,8 @@ class Restorer:
         estimator.refill(samples)
 
     def _restore_rng(self) -> None:
-        found = self._connection.rows("SELECT rng FROM writers WHERE rng IS NOT NULL ORDER BY seq DESC LIMIT 1")
-        if not found:
+        found = self._connection.rows("SELECT rng FROM decisions ORDER BY n DESC LIMIT 1")
+        if not found or found[0][0] is None:
             return
         kind, state, inc, has, value = str(found[0][0]).split()
         generator = self._parts.rng.bit_generator
@@ -241,9 +242,22 @@ class Restorer:
         return found[0] if found else None
 
     def spent(self, task: str) -> dict[str, int]:
-        """What a task and its children spent, in nano-units."""
-        rows = self._connection.rows("SELECT resource, spent FROM accounts WHERE task = ?", (task,))
-        return {name: int(amount) for name, amount in rows}
+        """What a task and its children spent, in nano-units, call by call."""
+        rows = self._connection.rows(
+            "WITH RECURSIVE line(id) AS (SELECT id FROM tasks WHERE id = ? UNION SELECT t.id FROM tasks t JOIN line "
+            "ON t.parent = line.id) SELECT o.spent FROM outcomes o JOIN line ON o.task = line.id",
+            (task,),
+        )
+        total: dict[str, int] = {}
+        for (text,) in rows:
+            for name, amount in json.loads(text).items():
+                total[name] = total.get(name, 0) + round(amount * NANO)
+        return total
+
+    def touched(self, row: Event) -> float:
+        """When something happened in a task last."""
+        found = self._connection.rows("SELECT MAX(created) FROM outcomes WHERE task = ?", (row["id"],))
+        return max(row["touched"], found[0][0] or 0.0)
 
     def rebuild(self, row: Event) -> TaskState:
         """The state of a task from its own rows; nobody learns from them."""
@@ -254,7 +268,7 @@ class Restorer:
         state = self._tasks.pop(row["id"])
         if kept is not None:
             self._tasks[row["id"]] = kept
-        state.touched = row["touched"]
+        state.touched = self.touched(row)
         return state
 
     def _task_events(self, task: str) -> list[Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,9 @@ def plain_json(value: Any) -> str:
     return to_json(value, inf_nan_mode="null").decode()
 
 
-def decision_values(decision: Decision, context: StepContext, pinned: bool, prompts: bool) -> tuple[Any, ...]:
+def decision_values(
+    decision: Decision, context: StepContext, pinned: bool, rng: str | None, prompts: bool
+) -> tuple[Any, ...]:
     """Values of `decisions` after seq, writer, created and task, in the order of its columns."""
     progress, budget = decision.progress, context.budget
     chosen = next((item for item in context.candidates if item.model is decision.model), None)
@@ -71,6 +74,7 @@ def decision_values(decision: Decision, context: StepContext, pinned: bool, prom
         "{}" if chosen is None else plain_json(chosen.worst),
         plain_json(held) if limited else "{}",
         pack_memo(context.memo),
+        rng,
         clean(context.text) if prompts and context.text else None,
     )
 
@@ -112,7 +116,7 @@ def outcome_values(
 
 def finite(value: float | None) -> float | None:
     """The number, with infinities at the end of what a column holds."""
-    return value if value is None or np.isfinite(value) else float(np.sign(value) * 1e308)
+    return value if value is None or math.isfinite(value) else math.copysign(1e308, value)
 
 
 # --- back ----------------------------------------------------------------------------------------------------

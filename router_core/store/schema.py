@@ -63,6 +63,7 @@ decisions = _event(
     Column("worst", Text, nullable=False),
     Column("budget", Text, nullable=False),
     Column("memo", Text),
+    Column("rng", Text),
     Column("prompt", Text),
     Index("decisions_task", "task"),
 )
@@ -213,7 +214,6 @@ writers = Table(
     Column("started", Float, nullable=False),
     Column("touched", Float, nullable=False),
     Column("place", Text, nullable=False),
-    Column("rng", Text),
 )
 
 EVENTS = (decisions, outcomes, evidence, experiences, endings)

@@ -206,7 +206,7 @@ class SharedAccounts(Accounts):
             batch.adds += parts
             if key is not None:
                 batch.freed.append(key)
-        self._writer.commit(batch, None)
+        self._writer.commit(batch)
 
     # --- inside ----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 10.0
 KEPT_BATCHES = 100_000
 
 _TOUCH = "UPDATE tasks SET touched = ?, changes = changes + 1, writer = ? WHERE id = ?"
-_WRITER = "UPDATE writers SET seq = ?, touched = ?, rng = ? WHERE id = ?"
+_WRITER = "UPDATE writers SET seq = ?, touched = ? WHERE id = ?"
 _SPENT = (
     "INSERT INTO accounts (task, resource, spent) VALUES (?, ?, ?) "
     "ON CONFLICT (task, resource) DO UPDATE SET spent = excluded.spent"
@@ -68,12 +68,12 @@ class Writer:
         now = self.clock()
         place = f"{socket.gethostname()}:{os.getpid()}"
         self.connection.run(
-            "INSERT INTO writers (id, seq, started, touched, place, rng) VALUES (?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO writers (id, seq, started, touched, place) VALUES (?, ?, ?, ?, ?)",
             (self.id, seq, now, now, place),
         )
         self._registered = True
 
-    def commit(self, batch: Batch, rng: str | None) -> bool:
+    def commit(self, batch: Batch) -> bool:
         """Write a batch, after those that wait.
 
         Returns:
@@ -81,22 +81,17 @@ class Writer:
         """
         if self.waiting or self.down:
             self._keep(batch)
-            return self.retry(rng)
+            return self.retry()
         try:
-            self._write(batch, rng)
+            self._write(batch)
         except self.connection.failures as error:
             self._keep(batch)
             self._failed(error)
             return False
         return True
 
-    def retry(self, rng: str | None = None, now: bool = False) -> bool:
-        """Write what waits, if it is time to try again.
-
-        Args:
-            rng: state of the random generator that belongs to the latest batch.
-            now: True = try at once.
-        """
+    def retry(self, now: bool = False) -> bool:
+        """Write what waits, if it is time to try again; `now`: whatever the time."""
         if not self.waiting and not self.down:
             return True
         if not now and self.clock() < self._next_try:
@@ -104,11 +99,11 @@ class Writer:
         try:
             self._recover()
             while self.waiting:
-                self._write(self.waiting[0], rng if len(self.waiting) == 1 else None)
+                self._write(self.waiting[0])
                 self.waiting.popleft()
         except (*self.connection.failures, StoreError) as error:
             if self._hopeless(error):
-                return self.retry(rng, now)
+                return self.retry(now)
             self._failed(error)
             return False
         if self.down:
@@ -128,7 +123,7 @@ class Writer:
         known = int(found[0][0]) if found else 0
         for batch in batches:
             if batch.seq > known:
-                self._write(batch, None, writer)
+                self._write(batch, writer)
         logger.warning(
             "steproute: store %s: %d steps of an earlier process were written", self.connection.label, len(batches)
         )
@@ -187,8 +182,8 @@ class Writer:
         while self.waiting and self.waiting[0].seq <= int(found[0][0]):
             self.waiting.popleft()
 
-    def _write(self, batch: Batch, rng: str | None, writer: str = "") -> None:
-        connection, now, writer = self.connection, self.clock(), writer or self.id
+    def _write(self, batch: Batch, writer: str = "") -> None:
+        connection, writer = self.connection, writer or self.id
         if connection.pid != os.getpid():
             raise StoreError("store: this process was forked after the store was opened; open it after forking")
         with connection.transaction():
@@ -210,7 +205,8 @@ class Writer:
                 connection.run(_END, (when, idle, reward, task))
             for resource, value in batch.queues.items():
                 connection.run(_QUEUE, (resource, value))
-            connection.run(_WRITER, (batch.seq, now, rng, writer))
+            if self.spool is not None or connection.shared:  # else nobody asks
+                connection.run(_WRITER, (batch.seq, self.clock(), writer))
 
     def _begin(self, batch: Batch) -> None:
         names = [column.name for column in schema.tasks.columns]

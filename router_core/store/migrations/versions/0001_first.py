@@ -51,6 +51,7 @@ def upgrade() -> None:
         sa.Column("worst", sa.Text(), nullable=False),
         sa.Column("budget", sa.Text(), nullable=False),
         sa.Column("memo", sa.Text(), nullable=True),
+        sa.Column("rng", sa.Text(), nullable=True),
         sa.Column("prompt", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("n"),
     )
@@ -212,7 +213,6 @@ def upgrade() -> None:
         sa.Column("started", sa.Float(), nullable=False),
         sa.Column("touched", sa.Float(), nullable=False),
         sa.Column("place", sa.Text(), nullable=False),
-        sa.Column("rng", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
 
