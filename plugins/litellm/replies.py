@@ -128,12 +128,14 @@ def _estimated(event: Mapping[str, Any], response: Any, outcome: Outcome, detail
         return False
     import litellm
 
-    model = str(event.get("model") or "")
-    own = litellm.token_counter(model=model, text=text_of(response), count_response_tokens=True)
-    if own != outcome.completion_tokens:
-        return False
-    messages = event.get("messages")
-    return not messages or litellm.token_counter(model=model, messages=messages) == outcome.prompt_tokens
+    model, messages = str(event.get("model") or ""), event.get("messages")
+    try:
+        own = litellm.token_counter(model=model, text=text_of(response), count_response_tokens=True)
+        if own != outcome.completion_tokens:
+            return False
+        return not messages or litellm.token_counter(model=model, messages=messages) == outcome.prompt_tokens
+    except OSError:  # some tokenizers are fetched from the network
+        return True
 
 
 def _plain(value: Any) -> Mapping[str, Any]:

@@ -153,7 +153,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
         """The same headers for older proxies, where only whole answers can carry them."""
         with self.router.faults.kept("writing response headers"):
             hidden = getattr(response, "_hidden_params", None)
-            if isinstance(hidden, dict) and not hasattr(CustomLogger, "async_post_call_response_headers_hook"):
+            if hidden is not None and not hasattr(CustomLogger, "async_post_call_response_headers_hook"):
                 hidden["additional_headers"] = {**(hidden.get("additional_headers") or {}), **self._headers(data)}
         return response
 

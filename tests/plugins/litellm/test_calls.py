@@ -117,7 +117,10 @@ async def test_a_retry_goes_to_another_model(status, server, routing, llm_router
     assert models_called(server) == ["small", "large"]
     [step] = plugin.router.ledger("t").steps
     assert step.model == "large"
-    assert [(d.step, d.attempt) for d in plugin.router.decisions("t")] == [(step_key(plugin, "t"), 1), (step_key(plugin, "t"), 2)]
+    assert [(d.step, d.attempt) for d in plugin.router.decisions("t")] == [
+        (step_key(plugin, "t"), 1),
+        (step_key(plugin, "t"), 2),
+    ]
 
 
 def step_key(plugin: Any, task: str) -> str:
@@ -369,4 +372,3 @@ async def test_a_model_outside_the_pool_joins_it_with_its_own_price(server, rout
 def tasks(plugin: Any) -> list[str]:
     """Tasks the router has running."""
     return list(plugin.router._tasks._running)
-
