@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.heard import Ears
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Target:
     """What is to be run on the model that gets chosen."""
 
@@ -27,57 +27,114 @@ class Target:
     parsed: bool = False
     """True = the runnable returns something else than the reply, which is then heard through callbacks."""
 
-    def attempt(self, turn: Turn) -> tuple[RunnableConfig | None, Ears | None]:
-        """Configuration of one attempt. Each attempt is a run of its own in the host's traces."""
+    ears: Ears | None = None
+    """What was heard of the latest attempt."""
+
+    def client(self, turn: Turn) -> Any:
+        """The runnable of one attempt."""
+        return self.make(turn.model)
+
+    def given(self, turn: Turn) -> tuple[list[BaseMessage], RunnableConfig | None]:
+        """Messages and configuration of one attempt. Each attempt is a run of its own in the host's traces."""
         config = self.config
         if config is not None and turn.decision.attempt > 1 and "run_id" in config:
             config = {key: value for key, value in config.items() if key != "run_id"}  # type: ignore[assignment]
-        if not self.parsed:
-            return config, None
-        ears = Ears()
-        return merge_configs(ensure_config(config), {"callbacks": [ears]}), ears
+        if self.parsed:
+            self.ears = Ears()
+            config = merge_configs(ensure_config(config), {"callbacks": [self.ears]})
+        return list(turn.messages), config
+
+    def attempts(self, call: Call) -> Attempts:
+        """The attempts of a call that is not streamed."""
+        return attempts(
+            call, lambda turn, result: call.answered(turn, self.reply(_message(result))), lambda: reply(self.ears)
+        )
+
+    def reply(self, whole: BaseMessage | None) -> BaseMessage | None:
+        """The reply of the latest attempt, where the runnable returned `whole`."""
+        return reply(self.ears) if self.parsed else whole
+
+
+Attempts = Generator["Turn | str", Any, Any]
+"""Yields a turn: make that call and send its result; or a record's key, or "" for all: save what is to be saved."""
+
+
+def attempts(
+    call: Call, answered: Callable[[Turn, Any], None], wasted: Callable[[], BaseMessage | None] = lambda: None
+) -> Attempts:
+    """Decide, call, take note; on to the next model when one fails.
+
+    Args:
+        call: the routed call.
+        answered: takes note of what a call returned.
+        wasted: a reply that was paid for although its call failed.
+
+    Returns:
+        What the call returned.
+    """
+    while True:
+        turn = call.turn()
+        yield call.key
+        try:
+            result = yield turn
+        except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
+            try:
+                call.failed(turn, error, wasted())
+            finally:
+                yield ""
+            continue
+        answered(turn, result)
+        yield ""
+        return result
+
+
+def drive(call: Call, steps: Attempts, ask: Callable[[Turn], Any]) -> Any:
+    """Go through the attempts, blocking."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                done = ask(step) if isinstance(step, Turn) else call.desk.save(call.site, call.journal, step)
+            except BaseException as error:  # noqa: BLE001  the attempts raise it again
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        return end.value
+
+
+async def adrive(call: Call, steps: Attempts, ask: Callable[[Turn], Awaitable[Any]]) -> Any:
+    """Go through the attempts in an event loop."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                if isinstance(step, Turn):
+                    done = await ask(step)
+                else:
+                    done = await call.desk.asave(call.site, call.journal, step)
+            except BaseException as error:  # noqa: BLE001  the attempts raise it again
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        return end.value
 
 
 def run(call: Call, target: Target) -> Any:
     """Call the model chosen, and the next one when it fails."""
-    desk, site, journal = call.desk, call.site, call.journal
-    desk.load(site, journal)
-    while True:
-        turn = call.turn()
-        desk.save(site, journal, call.key)
-        config, ears = target.attempt(turn)
-        try:
-            result = target.make(turn.model).invoke(list(turn.messages), config, **target.kwargs)
-        except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
-            try:
-                call.failed(turn, error, reply(ears))
-            finally:
-                desk.save(site, journal)
-            continue
-        call.answered(turn, reply(ears) if target.parsed else _message(result))
-        desk.save(site, journal)
-        return result
+    call.desk.load(call.site, call.journal)
+    return drive(
+        call, target.attempts(call), lambda turn: target.client(turn).invoke(*target.given(turn), **target.kwargs)
+    )
 
 
 async def arun(call: Call, target: Target) -> Any:
     """`run` for asynchronous hosts."""
-    desk, site, journal = call.desk, call.site, call.journal
-    await desk.aload(site, journal)
-    while True:
-        turn = call.turn()
-        await desk.asave(site, journal, call.key)
-        config, ears = target.attempt(turn)
-        try:
-            result = await target.make(turn.model).ainvoke(list(turn.messages), config, **target.kwargs)
-        except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
-            try:
-                call.failed(turn, error, reply(ears))
-            finally:
-                await desk.asave(site, journal)
-            continue
-        call.answered(turn, reply(ears) if target.parsed else _message(result))
-        await desk.asave(site, journal)
-        return result
+    await call.desk.aload(call.site, call.journal)
+    return await adrive(
+        call, target.attempts(call), lambda turn: target.client(turn).ainvoke(*target.given(turn), **target.kwargs)
+    )
 
 
 def stream(call: Call, target: Target) -> Iterator[Any]:
@@ -87,10 +144,9 @@ def stream(call: Call, target: Target) -> Iterator[Any]:
     while True:
         turn = call.turn()
         desk.save(site, journal, call.key)
-        config, ears = target.attempt(turn)
         pieces: list[Any] = []
         try:
-            for piece in target.make(turn.model).stream(list(turn.messages), config, **target.kwargs):
+            for piece in target.client(turn).stream(*target.given(turn), **target.kwargs):
                 yield _noted(piece, pieces, turn)
         except GeneratorExit:
             _abandoned(call, turn, pieces)
@@ -98,13 +154,13 @@ def stream(call: Call, target: Target) -> Iterator[Any]:
             raise
         except BaseException as error:
             try:
-                call.failed(turn, error, reply(ears))
+                call.failed(turn, error, reply(target.ears))
             finally:
                 desk.save(site, journal)
             if pieces:
                 raise
             continue
-        call.answered(turn, reply(ears) if target.parsed else _whole(pieces))
+        call.answered(turn, target.reply(_whole(pieces)))
         desk.save(site, journal)
         return
 
@@ -116,10 +172,9 @@ async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
     while True:
         turn = call.turn()
         await desk.asave(site, journal, call.key)
-        config, ears = target.attempt(turn)
         pieces: list[Any] = []
         try:
-            async for piece in target.make(turn.model).astream(list(turn.messages), config, **target.kwargs):
+            async for piece in target.client(turn).astream(*target.given(turn), **target.kwargs):
                 yield _noted(piece, pieces, turn)
         except GeneratorExit:
             _abandoned(call, turn, pieces)
@@ -127,13 +182,13 @@ async def astream(call: Call, target: Target) -> AsyncIterator[Any]:
             raise
         except BaseException as error:
             try:
-                call.failed(turn, error, reply(ears))
+                call.failed(turn, error, reply(target.ears))
             finally:
                 await desk.asave(site, journal)
             if pieces:
                 raise
             continue
-        call.answered(turn, reply(ears) if target.parsed else _whole(pieces))
+        call.answered(turn, target.reply(_whole(pieces)))
         await desk.asave(site, journal)
         return
 

@@ -26,6 +26,7 @@ from steproute.plugins.langgraph.deciding import Turn
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.heard import Ears, HeardCall, listening
 from steproute.plugins.langgraph.ledgers import set_subtasks
+from steproute.plugins.langgraph.loops import adrive, attempts, drive
 from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, merge_records
 from steproute.plugins.langgraph.schema import subtasks_in
@@ -95,24 +96,15 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
                 response = handler(request)
             self._credit_other(call, heard, response)
             return response
-        desk, site, journal = call.desk, call.site, call.journal
-        desk.load(site, journal)
+        call.desk.load(call.site, call.journal)
         self._see_subtasks(call, request)
-        while True:
-            turn = call.turn()
-            desk.save(site, journal, call.key)
+
+        def ask(turn: Turn) -> Any:
             with _listening(handler) as ears:
-                try:
-                    response = handler(self._request(request, turn, call))
-                except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
-                    try:
-                        call.failed(turn, error)
-                    finally:
-                        desk.save(site, journal)
-                    continue
-            self._credit(call, turn, ears, response)
-            desk.save(site, journal)
-            return self._response(call, response)
+                return ears, handler(self._request(request, turn, call))
+
+        _, response = drive(call, attempts(call, lambda turn, heard: self._credit(call, turn, *heard)), ask)
+        return self._response(call, response)
 
     async def awrap_model_call(self, request: ModelRequest, handler: AsyncHandler) -> Any:
         """`wrap_model_call` for asynchronous agents."""
@@ -122,24 +114,15 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
                 response = await handler(request)
             self._credit_other(call, heard, response)
             return response
-        desk, site, journal = call.desk, call.site, call.journal
-        await desk.aload(site, journal)
+        await call.desk.aload(call.site, call.journal)
         self._see_subtasks(call, request)
-        while True:
-            turn = call.turn()
-            await desk.asave(site, journal, call.key)
+
+        async def ask(turn: Turn) -> Any:
             with _listening(handler) as ears:
-                try:
-                    response = await handler(self._request(request, turn, call))
-                except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
-                    try:
-                        call.failed(turn, error)
-                    finally:
-                        await desk.asave(site, journal)
-                    continue
-            self._credit(call, turn, ears, response)
-            await desk.asave(site, journal)
-            return self._response(call, response)
+                return ears, await handler(self._request(request, turn, call))
+
+        _, response = await adrive(call, attempts(call, lambda turn, heard: self._credit(call, turn, *heard)), ask)
+        return self._response(call, response)
 
     # --- inside -----------------------------------------------------------------------------------------------
 
