@@ -107,7 +107,7 @@ class TaskTable:
     def finished(self, task: str) -> bool:
         """Whether a task ran here and cannot go on."""
         ended = self._ended.get(task)
-        if ended is None and self.log is not None:
+        if (ended is None or not ended.ran) and self.log is not None:
             return self.log.finished(task)
         return ended is not None and ended.ran and ended.state is None
 
