@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from steproute.errors import SteprouteError
+from steproute.errors import ConfigError, SteprouteError, unknown_name
 
 
 class EntryPointGroup(TyperGroup):
@@ -35,13 +37,27 @@ class EntryPointGroup(TyperGroup):
             command.name = cmd_name
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """A name that does not exist gets the nearest one that does."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise ConfigError(unknown_name(f"steproute {self.name}", args[0], self._shown(ctx)))
+        found: tuple[str | None, Any, list[str]] = super().resolve_command(ctx, args)
+        return found
+
+    def _shown(self, ctx: Any) -> list[str]:
+        names = self.list_commands(ctx)
+        return [name for name in names if not getattr(self.commands.get(name), "hidden", False)]
+
 
 class ProgramGroup(EntryPointGroup):
     """A benchmark by name, or `-- COMMAND …` for a program of the user's own."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Anything that is no benchmark is a command line."""
+        """Anything that is no benchmark is a command line, unless it is nearly a benchmark and no program."""
         if args and self.get_command(ctx, args[0]) is None:
+            near = get_close_matches(args[0], self._shown(ctx), n=1, cutoff=0.7)
+            if near and which(args[0]) is None:
+                raise ConfigError(unknown_name(f"steproute {self.name}", args[0], self._shown(ctx)))
             return "program", self.commands["program"], args
         return super().resolve_command(ctx, args)
 

@@ -61,12 +61,14 @@ def routed() -> Round:
         router.decide(ledger, "coder", prompt_tokens=900, max_tokens=256)  # reads the 30 steps
         times = []
         for i in range(STEPS):
-            outcome = Outcome(prompt_tokens=900, completion_tokens=120, seconds=1.5, evidence=_evidence(i % 4 / 4))
             start = _now()
             decision = router.decide(ledger, "coder", prompt_tokens=900, max_tokens=256)
-            middle = _now()
+            deciding = _now() - start
+            seconds = decision.model.profile.seconds(900, 120)
+            outcome = Outcome(prompt_tokens=900, completion_tokens=120, seconds=seconds, evidence=_evidence(i % 4 / 4))
+            start = _now()
             router.observe(decision, outcome, output=f"def f(): return {i}")
-            times.append((middle - start, _now() - middle))
+            times.append((deciding, _now() - start))
         router.finish(name)
         return times
 

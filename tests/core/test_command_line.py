@@ -40,3 +40,22 @@ def test_a_fault_without_a_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cli, "app", fail)
     with pytest.raises(OSError, match="inside"):
         cli.main()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["run", "humanevl"], "steproute run: unknown name 'humanevl'; did you mean 'humaneval'?"),
+        (["record", "humaneva"], "steproute record: unknown name 'humaneva'; did you mean 'humaneval'?"),
+        (["replay", "coderouterbenc", "--data", "x"], "did you mean 'coderouterbench'?"),
+        (["replay", "nosuchprogram"], "cannot run 'nosuchprogram'"),
+    ],
+)
+def test_a_benchmark_that_does_not_exist_gets_the_nearest_one(
+    line: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["steproute", *line])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
