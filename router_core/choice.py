@@ -200,11 +200,20 @@ class Chooser:
             return request.cached_tokens.get(model.name, 0)
         return self._forecast.caches.expected(state.ledger.task.id, request.role, model, request.prompt_tokens)
 
+    def _credit(self, state: TaskState, request: StepRequest, candidate: Candidate) -> None:
+        model, tokens = candidate.model, request.prompt_tokens
+        cached = min(self._cached(state, request, model), tokens)
+        saved = self._forecast.caches.saves(state.ledger.task.id, request.role, model, tokens, cached)
+        if saved:
+            candidate.saves["usd"] = saved
+
     def _complete(self, state: TaskState, request: StepRequest, candidates: Sequence[Candidate]) -> None:
         """Add what hangs on the servers, and what follows from seconds and joules."""
         bounded = request.timeout_s is not None and request.timeout_s > 0
         for candidate in candidates:
             model, cost, worst = candidate.model, candidate.cost, candidate.worst
+            if model.price != "unknown" and model.price.caches:
+                self._credit(state, request, candidate)
             self._fleet.add(model, cost, worst, bounded)
             available = self._health.availability(model.name)
             if available < 1.0 and "seconds" in cost:  # so many calls on average until one is answered

@@ -17,6 +17,7 @@ PRIOR_CALLS = 2.0
 
 @dataclass(slots=True)
 class _Conversation:
+    calls: int = 0
     longest: int = 0
     """Prompt tokens of its latest call."""
     held: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -40,6 +41,8 @@ class PromptCaches:
         self._clock = clock
         self._tasks: OrderedDict[str, dict[str, _Conversation]] = OrderedDict()
         """Task → role → conversation."""
+        self._lengths: dict[str, tuple[float, int]] = {}
+        """Role → mean calls of a conversation, and how many ended."""
         self._hits: dict[str, tuple[float, float]] = {}
         """Model → share of the expected tokens that came, and calls, both fading."""
 
@@ -50,6 +53,27 @@ class PromptCaches:
             return 0
         held = self._held(task, role, model, prompt_tokens)
         return int(held * self.hit_rate(model.name)) if held >= price.cache_min_tokens else 0
+
+    def saves(self, task: str, role: str, model: Model, prompt_tokens: int, cached_tokens: int) -> float:
+        """USD that later calls are expected to save because this one fills the model's cache.
+
+        What is read anew now is read from the cache by each of the h calls to come, if the model is kept: of the premium
+        (uncached or write price over cached price) this call owes 1/(1 + h), the later ones the rest. Without that a cheaper
+        model would never be worth its first full read.
+        """
+        price = model.price
+        if price == "unknown" or price.cached_input is None or prompt_tokens < price.cache_min_tokens:
+            return 0.0
+        conversation = self._tasks.get(task, {}).get(role)
+        to_come = self._to_come(role, conversation.calls if conversation is not None else 0)
+        fresh = max(prompt_tokens - cached_tokens, 0)
+        premium = price.usd(fresh, 0, 0, fresh) - price.usd(fresh, 0, fresh)
+        return max(premium, 0.0) * self.hit_rate(model.name) * to_come / (1.0 + to_come)
+
+    def _to_come(self, role: str, calls: int) -> float:
+        """Calls still to come in a conversation: as in earlier ones of the role, else as many as there were."""
+        length, count = self._lengths.get(role, (0.0, 0))
+        return float(calls) if count < 3 else max(length - calls, 0.0)
 
     def note(
         self, task: str, role: str, model: Model, prompt_tokens: int, outcome: Outcome, at: float | None = None
@@ -77,6 +101,7 @@ class PromptCaches:
         self._tasks.move_to_end(task)
         if prompt_tokens < conversation.longest:
             conversation.held.clear()
+        conversation.calls += 1
         conversation.longest = prompt_tokens
         conversation.held[model.name] = (prompt_tokens, self._clock() if at is None else at)
         while len(self._tasks) > KEPT:
@@ -84,7 +109,12 @@ class PromptCaches:
 
     def forget(self, task: str) -> None:
         """A task ended."""
-        self._tasks.pop(task, None)
+        for role, conversation in self._tasks.pop(task, {}).items():
+            length, count = self._lengths.get(role, (0.0, 0))
+            weight = 1.0 / min(count + 1, 50)
+            self._lengths[role] = (length + weight * (conversation.calls - length), count + 1)
+            while len(self._lengths) > KEPT:
+                del self._lengths[next(iter(self._lengths))]
 
     def state(self) -> dict[str, list[float]]:
         """Hit rates as plain JSON values; what a conversation holds goes with its task."""

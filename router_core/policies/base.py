@@ -30,6 +30,8 @@ class Candidate:
     gain: float = 0.0
     """Predicted gain ŷ(m, s) = E[g(s')] − g(s)."""
     gain_sd: float = 0.0
+    saves: dict[str, float] = field(default_factory=dict)
+    """What later calls of the conversation are expected to save because this one fills the model's prompt cache."""
 
     @property
     def name(self) -> str:
@@ -84,8 +86,16 @@ class StepContext:
         return np.array([candidate.gain for candidate in self.candidates], dtype=np.float64)
 
     def costs(self, resource: str) -> Floats:
-        """Expected cost of one resource, shape (n,); where unknown the dearest candidate's, 0 if all are unknown."""
+        """What to hold against each candidate: its expected cost of one resource less what it saves later calls.
+
+        Shape (n,); where unknown the dearest candidate's, 0 if all are unknown.
+        """
         known = [candidate.cost.get(resource) for candidate in self.candidates]
+        if any(candidate.saves for candidate in self.candidates):
+            known = [
+                cost if cost is None else cost - candidate.saves.get(resource, 0.0)
+                for cost, candidate in zip(known, self.candidates, strict=True)
+            ]
         dearest = max((cost for cost in known if cost is not None), default=0.0)
         return np.array([dearest if cost is None else cost for cost in known], dtype=np.float64)
 
