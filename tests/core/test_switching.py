@@ -112,11 +112,3 @@ def test_the_bill_by_hand():
         before = prompt
     assert bill == pytest.approx(by_hand / 1e6, rel=1e-12)
     assert sum(outcome.cached_tokens for outcome in usage) > 0.5 * sum(prompt for prompt, _ in STEPS)
-
-
-def test_models_of_one_price_are_not_switched_between_for_little():
-    prices = POOLS["equals"]
-    _, names, _ = converse(prices, Favours(0.00005), aware=True)
-    _, blind, _ = converse(prices, Favours(0.00005), aware=False)
-    assert len(set(blind[-15:])) == 3
-    assert len(set(names[-15:])) == 1
