@@ -62,11 +62,13 @@ def coderouterbench(
         raise ConfigError(unknown_name("mode", mode, MODES))
     if (prior is None) == (mode == "prior"):
         raise ConfigError("prior: --mode prior and --prior FILE go together")
+    if plot is not None and not plot.parent.is_dir():
+        raise ConfigError(f"plot: no folder {plot.parent}")
     settings = ReplaySettings(
         mode=cast(Literal["cold", "prior", "probing"], mode),
         usd_weight=usd_weight,
         context_regex=context_regex,
-        prior={} if prior is None else load_prior(prior, table.models),
+        prior={} if prior is None else load_prior(prior, table.models, set(table.dimensions)),
         probing=probing,
         verifier=_flip_rate(verifier),
     )

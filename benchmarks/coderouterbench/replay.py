@@ -258,8 +258,8 @@ def replay(
         raise ConfigError(f"probing: seen {settings.probing!r}; allowed: a share between 0 and 1")
     if settings.verifier is not None and not 0 <= settings.verifier < 0.5:
         raise ConfigError(f"verifier: seen {settings.verifier!r}; allowed: exact, or a flip rate in [0, 0.5)")
-    if settings.usd_weight < 0:
-        raise ConfigError(f"usd-weight: seen {settings.usd_weight!r}; allowed: 0 or more")
+    if not 0 <= settings.usd_weight < float("inf"):
+        raise ConfigError(f"usd-weight: seen {settings.usd_weight!r}; allowed: a finite number, 0 or more")
     runs = []
     for number, seed in enumerate(seeds):
         progress(number)

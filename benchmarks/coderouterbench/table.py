@@ -6,14 +6,14 @@ import csv
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from steproute.errors import ConfigError
+from steproute.errors import ConfigError, unknown_name
 
 REQUIRED = ("task_id", "dimension", "model", "score", "cost_usd")
 
@@ -63,7 +63,10 @@ def load_table(folder: Path) -> OutcomeTable:
     files = sorted(folder.glob("*.csv"))
     if len(files) != 1:
         raise ConfigError(f"data: {folder} holds {len(files)} CSV files; allowed: exactly one table")
-    cells, dimensions, models = _cells(files[0], _known_models(folder / "models.json"))
+    try:
+        cells, dimensions, models = _cells(files[0], _known_models(folder / "models.json"))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{files[0].name}: is no CSV in UTF-8 ({error})") from None
     tasks = list(dimensions)
     scores, usd = np.empty((len(tasks), len(models))), np.empty((len(tasks), len(models)))
     for i, task in enumerate(tasks):
@@ -82,7 +85,7 @@ def _cells(
     cells: dict[tuple[str, str], tuple[float, float]] = {}
     dimensions: dict[str, str] = {}
     models: dict[str, None] = {}
-    with file.open(newline="", encoding="utf-8") as lines:
+    with file.open(newline="", encoding="utf-8-sig") as lines:  # spreadsheets write a mark first
         reader = csv.DictReader(lines)
         missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
         if missing:
@@ -136,37 +139,48 @@ def _known_models(file: Path) -> set[str] | None:
 def _prompts(folder: Path) -> dict[str, str]:
     prompts = {}
     for file in sorted(folder.glob("*tasks*.jsonl")):
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                    if row.get("prompt"):
-                        prompts[str(row["task_id"])] = str(row["prompt"])
-                except (ValueError, KeyError, AttributeError):
-                    raise ConfigError(f"{file.name} line {number}: needed: a JSON object with task_id") from None
+        for number, line in enumerate(file.read_bytes().splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                if row.get("prompt"):
+                    prompts[str(row["task_id"])] = str(row["prompt"])
+            except (ValueError, KeyError, AttributeError):
+                raise ConfigError(f"{file.name} line {number}: needed: a JSON object with task_id") from None
     return prompts
 
 
-def load_prior(file: Path, models: list[str]) -> dict[str, dict[str, float]]:
+def load_prior(file: Path, models: list[str], dimensions: Collection[str] = ()) -> dict[str, dict[str, float]]:
     """Published mean scores: dimension → model → mean, from `{"scores": {model: {dimension: mean}}}`.
 
+    Args:
+        file: JSON.
+        models: those of the table.
+        dimensions: those of the table; empty = not checked.
+
     Raises:
-        ConfigError: unreadable, an unknown model, or a mean outside [0, 1].
+        ConfigError: unreadable, an unknown model, a mean outside [0, 1], or no dimension of the table in it.
     """
     try:
-        given = json.loads(file.read_text(encoding="utf-8"))["scores"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f'prior: {file}: needed: {{"scores": {{model: {{dimension: mean}}}}}} ({error})') from None
+        rows = [
+            (str(model), str(dimension), mean)
+            for model, means in json.loads(file.read_text(encoding="utf-8"))["scores"].items()
+            for dimension, mean in means.items()
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = error.strerror if isinstance(error, OSError) else type(error).__name__
+        raise ConfigError(f'prior: {file}: needed: {{"scores": {{model: {{dimension: mean}}}}}} ({why})') from None
     prior: dict[str, dict[str, float]] = {}
-    for model, means in given.items():
+    for model, dimension, mean in rows:
         if model not in models:
-            raise ConfigError(f"prior: {file.name}: model {model!r} is not in the table; allowed: {', '.join(models)}")
-        for dimension, mean in means.items():
-            if not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
-                raise ConfigError(
-                    f"prior: {file.name}: {model}.{dimension}: seen {mean!r}; allowed: a number in [0, 1]"
-                )
-            prior.setdefault(dimension, {})[model] = float(mean)
+            raise ConfigError(f"prior: {file.name}: {unknown_name('model', model, models)}")
+        if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
+            raise ConfigError(f"prior: {file.name}: {model}.{dimension}: seen {mean!r}; allowed: a number in [0, 1]")
+        prior.setdefault(dimension, {})[model] = float(mean)
+    if dimensions and not any(dimension in prior for dimension in dimensions):
+        raise ConfigError(
+            f"prior: {file.name}: seen the dimensions {', '.join(sorted(prior)) or 'none'}; "
+            f"needed: some of the table's: {', '.join(sorted(set(dimensions)))}"
+        )
     return prior

@@ -91,7 +91,8 @@ def show(found: dict[str, Any]) -> None:
     if found["orderings"]:
         table = Table("claim of the paper", "difference", "here", title="Orderings, paired by seed")
         for claim in found["orderings"]:
-            table.add_row(claim["claim"], _number(claim["difference"], 4), claim["verdict"])
+            over = " (that one is over the budget)" if claim.get("over_budget") else ""
+            table.add_row(claim["claim"], _number(claim["difference"], 4), claim["verdict"] + over)
         console.print(table)
 
 

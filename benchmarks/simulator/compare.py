@@ -94,7 +94,8 @@ def orderings(found: Mapping[str, Sequence[Mapping[str, float]]]) -> list[dict[s
         for name in ABLATIONS:
             if name in found:
                 gap = [one["quality"] - two["quality"] for one, two in zip(found[FULL], found[name], strict=True)]
-                claims.append(_claim(f"quality: full > {name}", gap))
+                over = np.mean([one["energy_j"] for one in found[name]]) > TARGET_J
+                claims.append({**_claim(f"quality: full > {name}", gap), "over_budget": bool(over)})
     return claims
 
 

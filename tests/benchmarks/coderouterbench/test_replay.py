@@ -162,11 +162,43 @@ def test_a_prior_must_fit_the_table(tmp_path: Path) -> None:
     file.write_text('{"scores": {"a": {"d": 0.4}}}')
     assert load_prior(file, ["a", "b"]) == {"d": {"a": 0.4}}
     file.write_text('{"scores": {"c": {"d": 0.4}}}')
-    with pytest.raises(ConfigError, match="'c' is not in the table"):
+    with pytest.raises(ConfigError, match=r"prior\.json: model: unknown name 'c'; allowed: a, b"):
         load_prior(file, ["a", "b"])
     file.write_text('{"scores": {"a": {"d": 4}}}')
     with pytest.raises(ConfigError, match=r"a\.d: seen 4"):
         load_prior(file, ["a", "b"])
+    for text in ('{"scores": {"a": 3}}', '{"scores": []}', "[1]", "{", '{"scores": {"a": {"d": true}}}'):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match="prior: "):
+            load_prior(file, ["a", "b"])
+    file.write_text('{"scores": {"a": {"dd": 0.4}}}')
+    with pytest.raises(ConfigError, match="seen the dimensions dd; needed: some of the table's: d, e"):
+        load_prior(file, ["a", "b"], {"e", "d"})
+
+
+def test_files_that_are_no_text_are_refused_and_a_spreadsheets_mark_is_not(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data", ROWS)
+    text = (folder / "results.csv").read_text()
+    (folder / "results.csv").write_text(text, encoding="utf-8-sig")
+    assert load_table(folder).tasks == ["t1", "t2", "t3"]
+    (folder / "results.csv").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
+    with pytest.raises(ConfigError, match=r"results\.csv: is no CSV in UTF-8"):
+        load_table(folder)
+    write(tmp_path / "data", ROWS)
+    (folder / "tasks.jsonl").write_bytes(b'{"task_id": "t1"}\n\xff\n')
+    with pytest.raises(ConfigError, match=r"tasks\.jsonl line 2"):
+        load_table(folder)
+
+
+@pytest.mark.parametrize("rows", [["t1,d,a,1,0.1"], ["t1,d,a,1,0.1", "t2,,a,0.5,0"], ["t1,d,a,1,0", "t1,d,b,0,0"]])
+@pytest.mark.parametrize("mode", ["cold", "probing"])
+@pytest.mark.parametrize("verifier", [None, 0.1])
+def test_one_task_or_one_model_is_a_table(rows: list[str], mode: str, verifier: float | None, tmp_path: Path) -> None:
+    small = load_table(write(tmp_path / "small", rows))
+    for policy in ("pacer", "acrouter", "cascade", "linucb", "task-level", "oracle"):
+        for run in replay(small, policy, [0, 10**20], ReplaySettings(mode=mode, verifier=verifier)):  # type: ignore[arg-type]
+            assert 0 <= run.avg_perf <= 100
+            assert 1 <= run.calls_per_task <= len(small.models)
 
 
 def test_command_line_json_and_plot(tmp_path: Path) -> None:
@@ -193,6 +225,9 @@ def test_command_line_json_and_plot(tmp_path: Path) -> None:
         (["--verifier", "0.7"], "seen 0.7"),
         (["--mode", "probing", "--probing", "1.5"], "probing: seen 1.5"),
         (["--usd-weight", "-1"], "usd-weight: seen -1"),
+        (["--usd-weight", "nan"], "usd-weight: seen nan"),
+        (["--verifier", "nan"], "verifier: seen nan"),
+        (["--plot", "nowhere/regret.svg"], "plot: no folder nowhere"),
         (["--policy", "linucbb"], "did you mean 'linucb'"),
     ],
 )

@@ -42,6 +42,11 @@ def test_claims_are_decided_seed_by_seed():
         "": [{"structured": 0.3, "average": 0.2, "semantic": 0.1, "meta": 0.1, "constant": 1.0}] * 3,
     }
     verdicts = {claim["claim"]: claim["verdict"] for claim in orderings(found)}
+    over = {
+        claim["claim"]: claim["over_budget"]
+        for claim in orderings({FULL: runs(1.0), "naive ratio": runs(0.5, energy=7001)})
+    }
+    assert over == {"quality: full > naive ratio": True}
     assert verdicts["quality: full > structured only"] == "holds"
     assert verdicts["quality: full > semantic only"] == "does not hold"
     assert verdicts["quality: full > plain average"] == "not decided"
