@@ -156,6 +156,69 @@ def report(
     typer.echo(write_report(folder, out))
 
 
+_STORE = typer.Option(
+    envvar="STEPROUTE_STORE", help="Store: a path, a PostgreSQL URL, or a steproute.yaml that names one."
+)
+
+
+def _store(given: str) -> str:
+    if not given.endswith((".yaml", ".yml")):
+        return given
+    from steproute.config import store_of
+
+    return store_of(given)
+
+
+@app.command()
+def log(
+    store: Annotated[str, _STORE] = "steproute.db",
+    task: Annotated[str | None, typer.Option(help="Steps of this task.")] = None,
+    model: Annotated[str | None, typer.Option(help="Steps for which this model was chosen.")] = None,
+    role: Annotated[str | None, typer.Option(help="Steps of this role.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Steps decided by this policy.")] = None,
+    since: Annotated[str | None, typer.Option(help="From then on: 2026-11-30T08:00, or an age like 15m, 2h, 7d.")] = None,
+    until: Annotated[str | None, typer.Option(help="Before then.")] = None,
+    failed: Annotated[bool | None, typer.Option("--failed/--answered", help="Calls that failed, or did not.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most steps; the table shows the latest 50 by itself.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines, with every candidate.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write to FILE.jsonl or FILE.parquet.")] = None,
+) -> None:
+    """Print, filter and export the decisions of a store, each with what came of it."""
+    import time
+
+    from steproute.store.command import show_log, when
+    from steproute.store.read import Filter
+
+    now = time.time()
+    wanted = Filter(task, model, role, policy, when(since, now), when(until, now), failed)
+    show_log(_store(store), wanted, limit, json, out)
+
+
+@app.command()
+def explain(
+    task: Annotated[str, typer.Argument(metavar="TASK")],
+    step: Annotated[str | None, typer.Argument(metavar="[STEP]")] = None,
+    store: Annotated[str, _STORE] = "steproute.db",
+) -> None:
+    """Say why each model of a task was chosen: every candidate, every term, and what came of it."""
+    from steproute.explain import explain as explained
+
+    typer.echo(explained(_store(store), task, step))
+
+
+@app.command()
+def top(
+    store: Annotated[str, _STORE] = "steproute.db",
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How far back the sums per model go.")] = 15.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+) -> None:
+    """Show live what the routers of a store are doing: models, running tasks, queues."""
+    from steproute.store.command import show_top
+
+    show_top(_store(store), every, minutes, once)
+
+
 @app.command()
 def policies() -> None:
     """List the policies by name."""

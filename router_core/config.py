@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
 from steproute.budget import Budget
-from steproute.errors import ConfigError
+from steproute.errors import ConfigError, unknown_name
 from steproute.models import Model, ModelPool
 from steproute.options import RouterOptions
 from steproute.policies.registry import make_policy
 from steproute.profiles import read_profiles
 from steproute.progress import CodeView, GenericView, RegimeWeights, View, Weights
+from steproute.redact import redact
 from steproute.settings import Settings
+
+if TYPE_CHECKING:
+    from steproute.store import Store
 
 
 class RegimeSettings(Settings):
@@ -77,6 +82,8 @@ class RouterSettings(Settings):
     seed: int | None = None
     idle_timeout: float | None = None
     cooldown_s: float | None = None
+    store: str | dict[str, Any] | None = None
+    """Where every step is kept: a path relative to this file, a PostgreSQL URL, or `target` and the settings of `Store`."""
     meter: str | None = None
     """What measures joules: `auto`, `nvml`, `rapl` or `none`."""
 
@@ -116,6 +123,8 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
         options["idle_timeout"] = settings.idle_timeout
     if settings.cooldown_s is not None:
         options["cooldown_s"] = settings.cooldown_s
+    if settings.store is not None:
+        options["store"] = _store(settings.store, where, Path() if isinstance(source, Mapping) else Path(source).parent)
     if settings.meter is not None:
         options["meter"] = settings.meter
     return options
@@ -128,6 +137,39 @@ def _models(settings: RouterSettings, folder: Path) -> Iterator[Model]:
         if given.get("name") in profiles:
             given.setdefault("profile", profiles[given["name"]])
         yield Model(**given)
+
+
+def store_of(path: str | Path) -> str:
+    """The store that a `steproute.yaml` names, for commands that look into it.
+
+    Raises:
+        ConfigError: it names none, or is malformed.
+    """
+    data = _read(Path(path))
+    given = data.get("store") if isinstance(data, dict) else None
+    if given is None:
+        raise ConfigError(f"{path}: store: missing; allowed: a path, or a PostgreSQL URL")
+    return str(_store(given, str(path), Path(path).parent).target)
+
+
+def _store(given: Any, where: str, folder: Path) -> Store:
+    from steproute.store import Store
+
+    names = [field.name for field in fields(Store)]
+    given = {"target": given} if isinstance(given, str) else given
+    if not isinstance(given, Mapping) or not isinstance(given.get("target"), str) or not given["target"]:
+        raise ConfigError(f"{where}: store: seen {redact(repr(given))[:120]}; allowed: a path, a URL, or `target` and settings")
+    for name in given:
+        if name not in names:
+            raise ConfigError(f"{where}: " + unknown_name("store", str(name), names))
+    target = given["target"]
+    if "://" not in target:
+        target = str(folder / target)
+    spool = given.get("spool")
+    try:
+        return Store(**{**given, "target": target, "spool": None if spool is None else folder / str(spool)})
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _read(path: Path) -> Any:
