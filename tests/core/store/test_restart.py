@@ -1,0 +1,204 @@
+"""A restarted router decides as it would have without the restart; a killed one loses at most the step in flight."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import killed
+import pytest
+import world
+
+from steproute import Outcome, Task
+
+TASKS = 12
+POLICIES = (
+    "pacer",
+    "progrouter",
+    "thompson",
+    "linucb",
+    "epsilon-greedy",
+    "knn",
+    "acrouter",
+    "cascade",
+    "task-level",
+    "dimension-best",
+    "logreg",
+    "random",
+)
+
+
+def plays(path: Path, policy: str, every: int) -> tuple[list[object], dict[str, float]]:
+    router = world.make(world.store(path, snapshot_every=every), policy)
+    found = list(world.run(router, TASKS))
+    queues = dict(router.accounts.queues)
+    router.close()
+    return found, queues
+
+
+@pytest.mark.parametrize("every", [0, 20, 5000])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_crash_anywhere_changes_no_decision(tmp_path, policy, every):
+    whole, queues = plays(tmp_path / "whole.db", policy, every)
+    for cut in (0, 3, 17, 30, len(whole) - 1):
+        path = tmp_path / f"{cut}.db"
+        router = world.make(world.store(path, snapshot_every=every), policy)
+        run = world.run(router, TASKS)
+        found = [next(run) for _ in range(cut + 1)]
+        world.crash(router)
+        router = world.make(world.store(path, snapshot_every=every), policy)
+        found += world.run(router, TASKS)
+        assert found == whole
+        assert dict(router.accounts.queues) == queues
+        router.close()
+
+
+def test_trees_go_on_from_their_snapshot_and_samples(tmp_path):
+    pytest.importorskip("xgboost")
+    settings = {"background": False, "min_rows": 20, "min_tasks": 4, "rounds": 5}
+    policy = {"name": "progrouter", "predictor": "meta", "predictor_settings": settings}
+    router = world.make(world.store(tmp_path / "whole.db", snapshot_every=40), policy)
+    whole = list(world.run(router, TASKS))
+    assert router.estimator.mature
+    router = world.make(world.store(tmp_path / "cut.db", snapshot_every=40), policy)
+    run = world.run(router, TASKS)
+    found = [next(run) for _ in range(31)]
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "cut.db", snapshot_every=40), policy)
+    assert router.estimator.mature
+    assert found + list(world.run(router, TASKS)) == whole
+
+
+def test_a_crash_between_decision_and_answer_loses_that_step_alone(tmp_path):
+    router = world.make(world.store(tmp_path / "a.db"))
+    task = Task(id="t", domain="code")
+    world.step(router, task)
+    lost = router.decide(task, "coder", step="1", prompt_tokens=800)
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "a.db"))
+    again = router.decide(task, "coder", step="1", prompt_tokens=800)
+    assert (again.model.name, again.propensity, again.score_of("large").score) == (
+        lost.model.name,
+        lost.propensity,
+        lost.score_of("large").score,
+    )
+    assert len(router.ledger("t").steps) == 1
+
+
+def test_a_decision_that_was_committed_stands_after_the_restart(tmp_path):
+    router = world.make(world.store(tmp_path / "a.db"))
+    task = Task(id="t", domain="code")
+    waiting = router.decide(task, "coder", step="first", prompt_tokens=800)
+    world.step(router, task)  # a parallel call that comes back commits both decisions
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "a.db"))
+    again = router.decide(task, "coder", step="first", prompt_tokens=800)
+    assert again.id == waiting.id
+    assert router.accounts.spending("t").reserved["usd"] > 0  # the dead call's reservation is made anew
+
+
+def test_a_call_that_is_reported_again_after_the_restart_is_billed_once(tmp_path):
+    router = world.make(world.store(tmp_path / "a.db"))
+    decision = router.decide("t", "coder", prompt_tokens=800)
+    router.observe(decision, Outcome(call_id="c1", usd=0.01))
+    spent = router.spent("t")
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "a.db"))
+    assert router.spent("t") == spent
+    again = router.decide("t", "coder", step=decision.step, prompt_tokens=800)
+    assert again.id == decision.id
+    router.observe(again, Outcome(call_id="c1", usd=0.01))
+    assert router.spent("t") == spent
+    router.finish("t", success=True)
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "a.db"))
+    before = dict(router.accounts.queues)
+    router.observe(again, Outcome(call_id="c1", usd=0.01))  # late, for a task that ended before the restart
+    assert dict(router.accounts.queues) == before
+    assert router.ended("t")
+    assert not router.ended("another")
+
+
+def test_children_of_a_running_task_count_for_it_after_the_restart(tmp_path):
+    router = world.make(world.store(tmp_path / "a.db"))
+    router.decide(Task(id="parent"), "lead", step="p", prompt_tokens=10)
+    child = router.decide(Task(id="child", parent="parent"), "coder", prompt_tokens=10)
+    router.observe(child, Outcome(usd=0.02))
+    router.finish("child", success=True)
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "a.db"))
+    assert router.spent("parent")["usd"] == 0.02
+
+
+def test_an_idle_task_is_finished_by_the_next_process(tmp_path):
+    from doubles import FakeClock
+
+    clock = FakeClock()
+    router = world.make(world.store(tmp_path / "a.db"), clock=clock)
+    router.observe(router.decide("old", "coder", prompt_tokens=10), Outcome(seconds=9.0))
+    world.crash(router)
+    clock.tick(601)
+    router = world.make(world.store(tmp_path / "a.db"), clock=clock)
+    assert router.accounts.queues["seconds"] == 0
+    router.decide("new", "coder", prompt_tokens=10)
+    assert router.accounts.queues["seconds"] == 7.0  # 9 spent − 2 per task
+    # and it goes on where it was when it is heard of again, also in a third process
+    world.crash(router)
+    router = world.make(world.store(tmp_path / "a.db"), clock=clock)
+    router.decide("old", "coder", prompt_tokens=10)
+    assert len(router.ledger("old").steps) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_killed_at_fifty_points(tmp_path, monkeypatch):
+    """The same run over and over, killed while it runs, 50 times in all: the same decisions, nothing billed twice."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # so that the server of processes finds the modules
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["world", "killed"])
+
+    def start(path: Path) -> tuple[Any, Any]:
+        ours, theirs = processes.Pipe(duplex=False)
+        process = processes.Process(target=killed.play, args=(str(path), TASKS, theirs))
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def hear(pipe: Any) -> Any:
+        try:
+            return pipe.recv()
+        except EOFError:
+            return None
+
+    process, pipe = start(tmp_path / "whole.db")
+    whole = list(iter(lambda: hear(pipe), None))
+    process.join(60)
+    assert len(whole) == TASKS * world.STEPS + 1
+    rng, kills, run = random.Random(5), 0, 0
+    while kills < 50:
+        path, seen = tmp_path / f"{run}.db", []
+        run += 1
+        while not seen or seen[-1] != whole[-1]:
+            process, pipe = start(path)
+            wanted = rng.randrange(1, 10)
+            for heard in iter(lambda: hear(pipe), None):  # noqa: B023
+                if heard not in seen:  # one that was told just before the signal came may be told again
+                    seen.append(heard)
+                wanted -= 1
+                if wanted == 0 and process.is_alive():
+                    os.kill(process.pid, signal.SIGKILL)
+                    kills += 1
+            process.join(60)
+        assert seen == whole
+        counts = sqlite3.connect(path).execute("SELECT COUNT(*), COUNT(DISTINCT task || '/' || call_id) FROM outcomes")
+        calls, distinct = counts.fetchone()
+        assert calls == distinct >= TASKS * world.STEPS
+        spent = sqlite3.connect(path).execute("SELECT SUM(spent) FROM accounts WHERE resource = 'seconds'").fetchone()
+        assert spent == sqlite3.connect(tmp_path / "whole.db").execute(
+            "SELECT SUM(spent) FROM accounts WHERE resource = 'seconds'"
+        ).fetchone()
