@@ -55,8 +55,13 @@ class Drift:
         """(model, `seconds` or `energy_j`) → how many times what the profile says calls take now."""
 
     def note(self, model: Model, outcome: Outcome) -> None:
-        """Take in a call that was answered. Estimated tokens and joules say nothing about the profile."""
+        """Take in a call that was answered. Estimated tokens and joules say nothing about the profile.
+
+        Only fitted profiles are watched: one that a user stated may leave out on purpose what calls take besides.
+        """
         profile = model.profile
+        if not profile.source:
+            return
         if self._profiles.get(model.name) != id(profile):  # another profile under the same name
             self._profiles[model.name] = id(profile)
             for resource in ("seconds", "energy_j"):

@@ -11,7 +11,9 @@ from steproute import Model, Outcome, Profile
 from steproute.drift import Drift
 from steproute.forecast import CostForecast
 
-PROFILE = Profile(prefill_tokens_per_s=1000, decode_tokens_per_s=50, prefill_j_per_token=0.1, decode_j_per_token=2)
+PROFILE = Profile(
+    prefill_tokens_per_s=1000, decode_tokens_per_s=50, prefill_j_per_token=0.1, decode_j_per_token=2, source="fitted"
+)
 MODEL = Model("m", price="free", profile=PROFILE)
 
 
@@ -79,6 +81,14 @@ def test_it_comes_back():
     assert drift.found["m", "seconds"] == pytest.approx(2.0)
     for _ in range(20):
         drift.note(MODEL, outcome(1.0))
+    assert drift.found == {}
+
+
+def test_a_stated_profile_is_not_watched():
+    stated = MODEL.model_copy(update={"profile": PROFILE.model_copy(update={"source": ""})})
+    drift = Drift()
+    for _ in range(30):
+        drift.note(stated, outcome(3.0))
     assert drift.found == {}
 
 
