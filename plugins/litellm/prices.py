@@ -84,10 +84,6 @@ def _listed(deployment: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     model = str(params.get("model") or "")
     for name in (info.get("base_model"), params.get("base_model"), model, model.partition("/")[2]):
         entry = litellm.model_cost.get(name) if name else None
-        # the router registers every deployment's own id and model in that list, with a price of 0 where it knows none
-        if (
-            isinstance(entry, dict)
-            and entry.get("litellm_provider")
-            and (_price(entry) or entry.get("max_input_tokens"))
-        ):
+        # LiteLLM's router puts every deployment into that list by its id, with a price of 0 where it knows none
+        if isinstance(entry, dict) and "id" not in entry and entry.get("litellm_provider"):
             yield entry
