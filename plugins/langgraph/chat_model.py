@@ -9,10 +9,9 @@ try:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.language_models.chat_models import BaseChatModel
-    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
     from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult
     from langchain_core.runnables import Runnable, RunnableConfig
-    from langchain_core.runnables.config import ensure_config, merge_configs
 except ImportError as error:
     raise ImportError(
         f"RoutedChatModel needs langchain-core ({error}); install it with: pip install 'steproute[langgraph]'"
@@ -24,13 +23,13 @@ from steproute.errors import ConfigError, unknown_name
 from steproute.plugins.langgraph import events, loops
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
-from steproute.plugins.langgraph.prompt import CHARACTERS_PER_TOKEN, CountTokens, read_prompt
+from steproute.plugins.langgraph.preparing import Preparer
+from steproute.plugins.langgraph.prompt import CountTokens
 from steproute.plugins.langgraph.structured import RoutedStructuredOutput
-from steproute.plugins.langgraph.tools import BoundModels, QueuedTools
+from steproute.plugins.langgraph.tools import QueuedTools
 from steproute.router import Router
 
 _FIELDS = ("callbacks", "metadata", "name", "profile", "tags", "verbose")
-_LIMITS = ("max_tokens", "max_completion_tokens", "num_predict")
 
 
 class RoutedChatModel(BaseChatModel):
@@ -54,11 +53,7 @@ class RoutedChatModel(BaseChatModel):
     durable: bool = True
     """Save what calls cost beside the graph's checkpoint at once, so that it outlives an interrupt or a kill."""
 
-    _desk: Desk = PrivateAttr()
-    _bound: BoundModels = PrivateAttr(default_factory=BoundModels)
-    _limit: int | None = PrivateAttr(default=None)
-    _own: RunnableConfig = PrivateAttr(default_factory=lambda: RunnableConfig())
-    """Callbacks, tags and metadata of this model itself."""
+    _prepare: Preparer = PrivateAttr()
 
     def __init__(
         self,
@@ -98,10 +93,8 @@ class RoutedChatModel(BaseChatModel):
         desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable, count_tokens))
         fields: dict[str, Any] = {"router": router, "models": dict(models), "role": role, "domain": domain}
         super().__init__(**{**fields, "fallbacks": fallbacks, "durable": durable, **more})
-        self._desk = desk
-        self._limit = _common_limit(models.values())
-        told = {key: more[key] for key in ("callbacks", "tags", "metadata") if more.get(key)}
-        self._own = cast(RunnableConfig, told)
+        own = {key: more[key] for key in ("callbacks", "tags", "metadata") if more.get(key)}
+        self._prepare = Preparer(desk, cast(RunnableConfig, own))
 
     # --- what a chat model does -------------------------------------------------------------------------------
 
@@ -181,12 +174,11 @@ class RoutedChatModel(BaseChatModel):
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """Keep the schema until a model is chosen. A reply that does not follow it counts as a failure of that model."""
-        return RoutedStructuredOutput(self, schema, {"include_raw": include_raw, **kwargs})
+        return RoutedStructuredOutput(self._prepare, schema, {"include_raw": include_raw, **kwargs})
 
     def get_num_tokens(self, text: str) -> int:
         """Estimated as before a call: no model is chosen whose tokenizer could be asked."""
-        count = self._desk.settings.count_tokens
-        return count([HumanMessage(text)]) if count is not None else len(text) // CHARACTERS_PER_TOKEN
+        return self._prepare.tokens(text)
 
     def stream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
@@ -209,61 +201,9 @@ class RoutedChatModel(BaseChatModel):
     def _routed(
         self, input: LanguageModelInput, config: RunnableConfig | None, stop: list[str] | None, kwargs: dict[str, Any]
     ) -> tuple[Call, loops.Target]:
-        tools = kwargs.pop("tools", None)
-        if not isinstance(tools, QueuedTools):
-            if tools is not None:
-                kwargs["tools"] = tools  # bound in a provider's own form: the host knows what it does
-            make = self.models.__getitem__
-        else:
-            queued = tools
-
-            def make(name: str) -> Any:
-                def bind() -> Any:
-                    return self.models[name].bind_tools(list(queued.tools), **queued.options)
-
-                return self._bound.get((name, *queued.key), queued, bind)
-
         if stop is not None:
             kwargs["stop"] = stop
-        structured = any(kwargs.get(key) for key in ("response_format", "format"))
-        return self.prepare(input, config, make, kwargs, tools or (), structured)
-
-    def prepare(
-        self,
-        input: LanguageModelInput,
-        config: RunnableConfig | None,
-        make: Any,
-        kwargs: Mapping[str, Any],
-        tools: Sequence[Any],
-        structured: bool,
-        parsed: bool = False,
-    ) -> tuple[Call, loops.Target]:
-        """A routed call that is ready to run.
-
-        Args:
-            input: the prompt.
-            config: as the host gave it.
-            make: pool name → the runnable to call.
-            kwargs: goes to the runnable.
-            tools: what is bound.
-            structured: whether the reply must follow a schema.
-            parsed: whether the runnable returns something else than the reply.
-        """
-        full = ensure_config(config)
-        if self._own:
-            config = full = merge_configs(full, self._own)
-        limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
-        given = isinstance(input, list) and all(isinstance(item, BaseMessage) for item in input)
-        messages: Any = input if given else self._convert_input(input).to_messages()
-        count = self._desk.settings.count_tokens
-        prompt = read_prompt(messages, tools=tools, structured=structured, room=limit or 0, count=count)
-        call = Call.prepare(self._desk, full, prompt, limit)
-        return call, loops.Target(make, config, kwargs, parsed)
-
-    @property
-    def bound(self) -> BoundModels:
-        """Models with tools or a schema bound, kept."""
-        return self._bound
+        return self._prepare.reply(input, config, kwargs)
 
     @property
     def _llm_type(self) -> str:
@@ -292,15 +232,6 @@ class RoutedChatModel(BaseChatModel):
     ) -> ChatResult:
         reply = await self.ainvoke(messages, {"callbacks": []}, stop=stop, **kwargs)
         return ChatResult(generations=[ChatGeneration(message=reply)])
-
-
-def _common_limit(clients: Any) -> int | None:
-    """The largest completion limit, when every chat model has one of its own."""
-    limits = [
-        next((value for key in _LIMITS if isinstance(value := getattr(client, key, None), int)), None)
-        for client in clients
-    ]
-    return max(limit for limit in limits if limit is not None) if limits and None not in limits else None
 
 
 def _split(callbacks: Any, kwargs: dict[str, Any]) -> tuple[RunnableConfig, dict[str, Any]]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from steproute.plugins.langgraph import loops
 from steproute.plugins.langgraph.calls import Call
-
-if TYPE_CHECKING:
-    from steproute.plugins.langgraph.chat_model import RoutedChatModel
+from steproute.plugins.langgraph.preparing import Preparer
 
 
 class RoutedStructuredOutput(Runnable[LanguageModelInput, Any]):
     """What `RoutedChatModel.with_structured_output` returns: the chosen model's own structured output."""
 
-    def __init__(self, model: RoutedChatModel, schema: Any, options: Mapping[str, Any]):
-        self.model = model
+    def __init__(self, prepare: Preparer, schema: Any, options: Mapping[str, Any]):
+        self._prepare = prepare
         self.schema = schema
         self.options = dict(options)
         self._key = ("schema", id(schema), repr(sorted(self.options.items(), key=lambda item: item[0])))
@@ -46,10 +44,10 @@ class RoutedStructuredOutput(Runnable[LanguageModelInput, Any]):
     def _prepared(
         self, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
     ) -> tuple[Call, loops.Target]:
-        return self.model.prepare(input, config, self._bind, kwargs, (), structured=True, parsed=True)
+        return self._prepare.parsed(input, config, self._bind, kwargs)
 
     def _bind(self, name: str) -> Any:
-        def bind() -> Any:
-            return self.model.models[name].with_structured_output(self.schema, **self.options)
-
-        return self.model.bound.get((name, *self._key), self.schema, bind)
+        client = self._prepare.desk.clients[name]
+        return self._prepare.bound(
+            (name, *self._key), self.schema, lambda: client.with_structured_output(self.schema, **self.options)
+        )
