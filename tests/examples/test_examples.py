@@ -51,13 +51,19 @@ def test_readme_has_the_one_line() -> None:
 
 def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ag2")
+    agents = pytest.importorskip("langchain.agents")
     from ag2 import Agent
     from ag2.config import OpenAIConfig
+    from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
     from steproute import Evidence, Outcome
 
     space: dict[str, object] = {
         "group_chat": Agent("coder", config=OpenAIConfig("small", api_key="none")),
+        "ChatOllama": lambda model: GenericFakeChatModel(messages=iter(())),
+        "ChatOpenAI": lambda model: GenericFakeChatModel(messages=iter(())),
+        "create_agent": agents.create_agent,
+        "tools": [],
         "call": lambda model, prompt: f"{model} answers",
         "prompt": "write a function",
         "Evidence": Evidence,
