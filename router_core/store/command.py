@@ -32,19 +32,22 @@ def show_log(target: str, wanted: Filter, limit: int | None, as_json: bool, out:
     from rich.console import Console
 
     steps = list(reader.steps(wanted, limit if limit is not None else 50, newest=True))
-    Console().print(steps_table(steps[::-1]))
+    width = None if sys.stdout.isatty() else 180
+    Console(width=width).print(steps_table(steps[::-1]))
 
 
 def steps_table(steps: list[dict[str, Any]]) -> Table:
     """Steps as a table, one row each."""
     from rich.table import Table
 
-    table = Table("time", "task", "step", "role", "model", "p", "g", "→ g", "tokens", "usd", "s", "outcome")
+    table = Table(box=None, padding=(0, 1), show_edge=False)
+    for name in ("time", "task", "step", "role", "model", "p", "g", "→ g", "tokens", "usd", "s", "outcome"):
+        table.add_column(name, no_wrap=True)
     for item in steps:
         tokens = "" if item["completion_tokens"] is None else f"{item['prompt_tokens']}+{item['completion_tokens']}"
         told = item["error"] or ("stop" if item["stop"] else "no outcome" if item["call_id"] is None else "")
         table.add_row(
-            moment(item["created"])[:19],
+            moment(item["created"])[5:19],
             item["task"],
             item["step"] + (f" #{item['attempt']}" if item["attempt"] > 1 else ""),
             item["role"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 VECTORS = ("request:", "state:")
 """Keys of a context's memo that hold an embedding; the embedder's name follows."""
 LONGEST_ERROR = 300
+_KIND = re.compile(
+    r"\b[A-Z]\w*(?:Error|Exception|Timeout|Exceeded)\b|\b[45]\d\d\b|rate.?limit|too many requests|overloaded|bad gateway"
+    r"|service unavailable|connect failed|connection (?:error|refused|reset|aborted)|timed? ?out|content.?filter"
+    r"|(?:retry|try again)[ _-]?(?:after|in)\W{0,3}\d+(?:\.\d+)? ?(?:ms|m(?!s)|s)?\b",
+    re.IGNORECASE,
+)
 
 
 def clean(text: str) -> str:
@@ -84,7 +91,9 @@ def outcome_values(
     fingerprint: int, output: str | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """Values of `outcomes` after seq, writer, created and task."""
-    error = None if outcome.error is None else clean(redact(outcome.error))[:LONGEST_ERROR]
+    error = outcome.error
+    if error is not None:
+        error = failure_kind(error) if output is None else clean(redact(error))[:LONGEST_ERROR]
     return (
         decision.id,
         clean(outcome.call_id),
@@ -112,6 +121,12 @@ def outcome_values(
         fingerprint,
         None if output is None else clean(output),
     )
+
+
+def failure_kind(error: str) -> str:
+    """What is known of a failure's kind: status, exception, when to try again. The rest of its text may quote the user."""
+    found = dict.fromkeys(match[0].strip() for match in _KIND.finditer(error))
+    return "; ".join(found)[:LONGEST_ERROR] or "failed"
 
 
 def finite(value: float | None) -> float | None:

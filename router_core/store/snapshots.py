@@ -94,6 +94,9 @@ class Snapshots:
             "SELECT n, seq, cursors, digest, state FROM snapshots "
             "WHERE set_aside IS NULL AND learner = ? ORDER BY n DESC"
         )
+        if not self._possible:
+            return None
+        fresh = self.capture().encode()
         for n, seq, cursors, checksum, data in self._connection.rows(sql, (self.learner,)):
             try:
                 self._take(bytes(data), checksum)
@@ -105,6 +108,7 @@ class Snapshots:
                     self._connection.label, n, reason,
                 )  # fmt: skip
                 self._connection.run("UPDATE snapshots SET set_aside = ? WHERE n = ?", (reason, n))
+                self._take(fresh, digest(fresh))  # half of it may have been taken over
                 continue
             self._last = int(seq)
             return marks

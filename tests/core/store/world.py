@@ -68,7 +68,7 @@ def step(router: Router, task: Task) -> Decision:
         result, evidence = outcome(decision)
         router.observe(decision, result, output=f"secret output {key}", evidence=evidence)
         if result.error is None:
-            if chance(decision.id if False else f"{task.id}/{key}", "late") < 0.2:
+            if chance(task.id, key, "late") < 0.2:
                 router.report(task.id, [Evidence(source="judge", score=0.8)], decision)
             return decision
 
