@@ -69,7 +69,9 @@ class Learner:
             self.log.billed(decision, outcome, model.name, spent)
         return model, spent
 
-    def remember(self, model: Model, decision: Decision | None, task: str, role: str, outcome: Outcome, at: float) -> None:
+    def remember(
+        self, model: Model, decision: Decision | None, task: str, role: str, outcome: Outcome, at: float
+    ) -> None:
         """Learn what calls take from one that was paid for before a restart, or by another worker.
 
         Args:

@@ -463,7 +463,8 @@ class Router:
 
     def _end_idle(self) -> None:
         for task in self._tasks.idle():
-            self._finish(task, None, idle=True)
+            if self._log is None or self._log.may_end(task):
+                self._finish(task, None, idle=True)
 
     def _finish(self, task: str, reward: float | None, idle: bool = False) -> Mapping[str, float]:
         state = self._tasks.end(task, resumable=idle)

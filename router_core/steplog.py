@@ -23,6 +23,10 @@ class StepLog(Protocol):
         """A task as the log has it, where that is newer than what the router knows; None = go on with that."""
         ...
 
+    def may_end(self, task: str) -> bool:
+        """Whether a task that is idle here is idle everywhere."""
+        ...
+
     def finished(self, task: str) -> bool:
         """Whether a task the router does not know (any more) was ended by its host."""
         ...

@@ -36,7 +36,7 @@ class TaskTable:
         remember: int = 1000,
     ):
         self._accounts, self._views, self._weights = accounts, views, weights
-        self._clock, self._idle_timeout, self._remember = clock, idle_timeout, remember
+        self._clock, self.idle_timeout, self._remember = clock, idle_timeout, remember
         self._running: OrderedDict[str, TaskState] = OrderedDict()
         self._ended: OrderedDict[str, Ended] = OrderedDict()
         self.log: StepLog | None = None
@@ -87,7 +87,7 @@ class TaskTable:
         found = []
         for _ in range(len(self._running)):
             task, state = next(iter(self._running.items()))
-            if now - state.touched <= self._idle_timeout:
+            if now - state.touched <= self.idle_timeout:
                 break
             self._running.move_to_end(task)
             if not any(self._accounts.holds(key) for key in state.reservations()):
@@ -162,9 +162,15 @@ class TaskTable:
         self._running[task.id] = state
         return state
 
-    def adopt(self, state: TaskState) -> None:
-        """Put a task on the table whose account is open."""
+    def adopt(self, state: TaskState, oldest: bool = False) -> None:
+        """Put a task on the table whose account is open; `oldest`: nothing has happened in any other for longer."""
         self._running[state.ledger.task.id] = state
+        if oldest:
+            self._running.move_to_end(state.ledger.task.id, last=False)
+
+    def heard(self, task: str, at: float) -> None:
+        """Note that something happened in a task elsewhere."""
+        self._running[task].touched = max(self._running[task].touched, at)
 
     def running(self) -> int:
         """How many tasks are running."""

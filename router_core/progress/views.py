@@ -164,7 +164,90 @@ class CodeView:
         return Signals(regime, r, change_quality(memory.last, regime, r, new))
 
 
-VIEWS: Mapping[str, View] = {"generic": GenericView(), "code": CodeView()}
+@dataclass(frozen=True)
+class ToolsView:
+    """Conversations with tools: a new call that works moves the task, an error or a repeated call does not.
+
+    Reads `tool_calls`; evidence of the source `goal` (what a host knows of the end state) and subtasks decide
+    completeness, since a conversation's tool results never show that everything was done.
+    """
+
+    domain: str = "tools"
+    rise: float = 0.25
+    """Share of what is missing that one new, successful call is taken to add."""
+
+    def read(self, ledger: Ledger, step: Step, memory: Memory) -> Signals:
+        """See `View.read`."""
+        last = memory.last
+        share = subtask_share(ledger)
+        goal = next((item for item in reversed(step.outcome.evidence) if item.source == "goal" and item.count > 0), None)
+        new = memory.is_new(step.output or step.outcome.error or "")
+        fresh = [call for call in step.tool_calls if memory.is_new(call.fingerprint or call.name) and call.ok]
+        failed = [call for call in step.tool_calls if call.ok is False]
+        r = last.r
+        if step.outcome.error is not None:
+            regime = Regime(min(last.regime, Regime.RECOVERABLE))
+        elif failed and not fresh:
+            regime, r = Regime.RECOVERABLE, r * (1 - self.rise)
+        elif fresh:
+            regime, r = Regime.PARTIAL, 1 - (1 - r) * (1 - self.rise) ** len(fresh)
+        else:  # words, or calls whose results are not known yet or were known before
+            regime = Regime(max(last.regime, Regime.RECOVERABLE))
+        if share is not None:
+            r = (r + share) / 2
+        if goal is not None:
+            r = goal.score
+        if (goal is not None and goal.score >= 1) or (goal is None and share == 1 and not failed):
+            regime = Regime.COMPLETE
+        elif regime is Regime.COMPLETE:
+            regime = Regime.PARTIAL
+        return Signals(regime, r, change_quality(last, regime, r, bool(fresh) or (new and not step.tool_calls)))
+
+
+@dataclass(frozen=True)
+class SweView:
+    """Changes to a repository: is there a patch, does it parse, do the target tests pass, does anything else break.
+
+    Reads evidence of the sources `patch` (a change is there), `syntax`, `tests` (target tests) and `regressions` (tests
+    that passed before), and `command` (return codes), which alone shows no progress.
+    """
+
+    domain: str = "swe"
+
+    def read(self, ledger: Ledger, step: Step, memory: Memory) -> Signals:
+        """See `View.read`."""
+        last = memory.last
+        found = {item.source: item for item in step.outcome.evidence if item.count > 0}
+        new = memory.is_new(step.output or step.outcome.error or "")
+        tests, kept = found.get("tests"), found.get("regressions")
+        regime, r = Regime(max(last.regime, Regime.RECOVERABLE)), last.r
+        if step.outcome.error is not None:
+            regime = last.regime
+        elif "syntax" in found and found["syntax"].score < 1:
+            regime, r = Regime.RECOVERABLE, 0.0
+        elif tests is not None:
+            r = tests.score * (kept.score if kept is not None else 1.0)
+            right = tests.score >= 1 and (kept is None or kept.score >= 1)
+            regime = Regime.COMPLETE if right else Regime.PARTIAL if r > 0 else Regime.RECOVERABLE
+        elif "patch" in found:
+            there = found["patch"].score > 0
+            regime = Regime.PARTIAL if there else Regime.RECOVERABLE
+            r = max(last.r, 0.3) if there else 0.0
+            if kept is not None:
+                r *= kept.score
+        if regime is Regime.COMPLETE and tests is None:  # what was complete was changed since
+            regime = Regime.PARTIAL if new and "patch" in found else regime
+        command = found.get("command")
+        moved = new and (command is None or command.score > 0)
+        return Signals(regime, r, change_quality(last, regime, r, moved))
+
+
+VIEWS: Mapping[str, View] = {
+    "generic": GenericView(),
+    "code": CodeView(),
+    "tools": ToolsView(),
+    "swe": SweView(),
+}
 
 
 def view_for(domain: str, views: Mapping[str, View] = VIEWS) -> View:
