@@ -13,7 +13,13 @@ SCHEMA_VERSION = 1
 Amount = Annotated[float, Field(ge=0)]
 
 
-class _Told(type(BaseModel)):  # type: ignore[misc]
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class _Told(ModelMetaclass):
     """Lets a record that is made with a wrong value say so in our words. At the metaclass, since an `__init__` of its own
     would slow down the reading of every nested record."""
 
