@@ -60,7 +60,8 @@ class Learner:
         if outcome.usd is None and model.price != "unknown":
             outcome.usd = spent["usd"]
         expected = next((item.cost.get("seconds") for item in decision.candidates if item.model == model.name), None)
-        self._derived.bill(model, spent, self._accounts.pressure(decision.task).spent, expected)
+        before = self._accounts.pressure(decision.task).spent if self._derived.active else {}
+        self._derived.bill(model, spent, before, expected)
         self._accounts.settle(decision.task, decision.reservation, spent)
         self._health.note(model.name, outcome.error is not None, error=outcome.error)
         self._forecast.caches.note(decision.task, decision.role, model, decision.prompt_tokens, outcome)
