@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,7 @@ class Connection:
         self.pid = os.getpid()
         self._fairy: Any = None
         self._raw: Any = None
+        self._pipelines = False
         self._texts: dict[str, str] = {}
         self._inserts: dict[str, tuple[str, tuple[str, ...]]] = {}
         try:
@@ -105,7 +106,10 @@ class Connection:
                 for pragma in _PRAGMAS:
                     self._raw.execute(f"PRAGMA {pragma}").fetchall()
             else:
+                import psycopg
+
                 self._raw.autocommit = True
+                self._pipelines = psycopg.capabilities.has_pipeline()
         except Exception as error:
             self._drop()
             raise StoreError(f"store {self.label}: cannot be opened: {self.said(error)}") from None
@@ -223,16 +227,37 @@ class Connection:
         """A transaction for writing. PostgreSQL's statements travel together; the first failure undoes all of it."""
         if self._raw is None:
             self.reconnect()
-        self._raw.execute("BEGIN IMMEDIATE" if self.sqlite else "BEGIN")
         try:
-            yield
-            self._raw.execute("COMMIT")
+            with self._together():
+                self._raw.execute("BEGIN IMMEDIATE" if self.sqlite else "BEGIN")
+                yield
+                self._raw.execute("COMMIT")
         except BaseException:
             try:
                 self._raw.execute("ROLLBACK")
             except self.failures:
                 self._drop()
             raise
+
+    def many(self, queries: Sequence[tuple[str, Row]]) -> list[list[dict[str, Any]]]:
+        """Several queries in one journey; gives each one's rows by column name."""
+        if self._raw is None:
+            self.reconnect()
+        with self._together():
+            cursors = [self._raw.execute(self._text(sql), values) for sql, values in queries]
+            found = []
+            for cursor in cursors:
+                rows = cursor.fetchall()
+                names = [column[0] for column in cursor.description]
+                found.append([dict(zip(names, row, strict=True)) for row in rows])
+        return found
+
+    def _together(self) -> AbstractContextManager[Any]:
+        """Statements inside do not wait for each other's answers (PostgreSQL's pipeline mode)."""
+        if self.sqlite or not self._pipelines:
+            return nullcontext()
+        pipeline: AbstractContextManager[Any] = self._raw.pipeline()
+        return pipeline
 
     def said(self, error: BaseException) -> str:
         """What an error of the driver says, on one line, without secrets."""

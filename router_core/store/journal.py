@@ -59,6 +59,7 @@ class Journal:
         self._snapshots: Snapshots
         self._accounts: Accounts
         self._embedders: set[str] = set()
+        self._next_sweep = 0.0
 
     def accounts(self, budget: Budget) -> Accounts:
         """The books: in this process where it owns the store, in the database where it is shared."""
@@ -217,6 +218,7 @@ class Journal:
         if isinstance(self._accounts, SharedAccounts):
             self._accounts.anew()
         if self._merger is not None and not self.writer.down:
+            self._adopt_orphans()
             seq = self._merger.poll()
             if seq:
                 self.seq = max(self.seq, seq)
@@ -227,7 +229,7 @@ class Journal:
         if self.writer.down or (known is not None and not self.shared):
             return None
         try:
-            row = self._restorer.task_row(task.id)
+            row = self._look_up(task)
             if row is None:
                 return None
             if row["ended"] is not None and not row["idle"]:
@@ -247,6 +249,18 @@ class Journal:
             self.opened(task)
         return state
 
+    def may_end(self, task: str) -> bool:
+        """See `StepLog.may_end`."""
+        if not self.shared:
+            return True
+        row = self._asked(lambda: self._restorer.task_row(task))
+        if row is None:
+            return not self.writer.down
+        if row["ended"] is not None or row["touched"] <= self.clock() - self._parts.tasks.idle_timeout:
+            return True
+        self._parts.tasks.heard(task, row["touched"])
+        return False
+
     def finished(self, task: str) -> bool:
         """See `StepLog.finished`."""
         row = self._asked(lambda: self._restorer.task_row(task))
@@ -258,6 +272,31 @@ class Journal:
         return bool(self._asked(lambda: self.connection.rows(sql, (clean(task), clean(call_id)))))
 
     # --- inside ----------------------------------------------------------------------------------------------
+
+    def _look_up(self, task: Task) -> dict[str, Any] | None:
+        """The row of a task; where books are shared its accounts come along, since a decision asks for them next."""
+        accounts = self._accounts
+        if not isinstance(accounts, SharedAccounts):
+            return self._restorer.task_row(task.id)
+        accounts.flush()
+        accounts.open(task.id, task.parent)
+        sql = "SELECT * FROM tasks WHERE id = ?"
+        found, rows = self.connection.many([(sql, (clean(task.id),)), accounts.prefetch(task.id)])
+        accounts.prefetched(task.id, rows)
+        return found[0] if found else None
+
+    def _adopt_orphans(self) -> None:
+        """Tasks that have been idle everywhere, maybe because their worker is gone, are ended by whoever sees it first."""
+        now, timeout = self.clock(), self._parts.tasks.idle_timeout
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + max(timeout / 10, self.store.poll_s)
+        for row in self._asked(lambda: self._restorer.orphans(now, now - timeout)) or ():
+            if self._parts.tasks.get(row["id"]) is None:
+                state = self._asked(lambda: self._restorer.rebuild(row))  # noqa: B023
+                if state is not None:
+                    self._accounts.open(row["id"], row["parent"], resume=True)
+                    self._parts.tasks.adopt(state, oldest=True)
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         if self.writer.down:

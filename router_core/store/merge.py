@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from steproute.store import schema
@@ -15,6 +18,8 @@ PAGE = 500
 """Most rows per table and look: a decision does not wait for a long night's work of others."""
 GAP_S = 60.0
 """How long a missing row number is looked for: a worker takes its numbers before it commits."""
+SLICE_S = 0.002
+"""How long one decision may learn from others."""
 KEPT = 10_000
 
 
@@ -25,18 +30,18 @@ class Cursor:
         self.table, self.last = table, last
         self.missing: dict[int, float] = {}
 
-    def read(self, connection: Connection, now: float) -> list[dict[str, Any]]:
-        """Rows that were not seen before."""
+    def query(self, now: float) -> tuple[str, Sequence[Any]]:
+        """What asks for rows that were not seen before."""
         for n in [n for n, since in self.missing.items() if now - since > GAP_S]:
             del self.missing[n]
         wanted = list(self.missing)[:PAGE]
         also = f" OR n IN ({', '.join('?' for _ in wanted)})" if wanted else ""
-        cursor = connection.run(
-            f"SELECT * FROM {self.table} WHERE n > ?{also} ORDER BY n LIMIT {PAGE}", (self.last, *wanted)
-        )
-        names = [column[0] for column in cursor.description]
-        rows = [{**dict(zip(names, row, strict=True)), "kind": self.table} for row in cursor.fetchall()]
+        return f"SELECT * FROM {self.table} WHERE n > ?{also} ORDER BY n LIMIT {PAGE}", (self.last, *wanted)
+
+    def take(self, rows: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
+        """Note which rows came."""
         for row in rows:
+            row["kind"] = self.table
             n = row["n"]
             self.missing.pop(n, None)
             if n > self.last:
@@ -65,6 +70,7 @@ class Merger:
         self._connection, self._restorer, self._writer = connection, restorer, writer
         self._poll_s, self._clock = poll_s, clock
         self._cursors = [Cursor(table.name, cursors.get(table.name, 0)) for table in schema.EVENTS]
+        self._queue: deque[dict[str, Any]] = deque()
         self._changes: dict[str, int] = {}
         self._next = clock() + poll_s
 
@@ -75,23 +81,38 @@ class Merger:
             now: True = whatever the time.
 
         Returns:
-            The latest `seq` seen; 0 = none.
+            The latest `seq` learnt from; 0 = none.
         """
-        if not now and self._clock() < self._next:
-            return 0
-        self._next = self._clock() + self._poll_s
+        moment = self._clock()
         try:
-            events = [row for cursor in self._cursors for row in cursor.read(self._connection, self._clock())]
-            for event in in_order([event for event in events if event["writer"] != self._writer.id]):
-                self._restorer.apply(event, learn=True)
+            if now or (moment >= self._next and len(self._queue) < PAGE):
+                self._next = moment + self._poll_s
+                found = self._connection.many([cursor.query(moment) for cursor in self._cursors])
+                events = [row for cursor, rows in zip(self._cursors, found, strict=True) for row in cursor.take(rows, moment)]
+                self._queue.extend(in_order([event for event in events if event["writer"] != self._writer.id]))
+            return self._apply(math.inf if now else SLICE_S)
         except self._connection.failures as error:
             self._writer.failed(error)
             return 0
-        return max((event["seq"] for event in events), default=0)
+
+    def _apply(self, budget_s: float) -> int:
+        """Learn from what waits, for so long at most: a decision does not wait for it."""
+        seq, end = 0, time.perf_counter() + budget_s
+        while self._queue and time.perf_counter() < end:
+            event = self._queue.popleft()
+            self._restorer.apply(event, learn=True)
+            seq = event["seq"]
+        return seq
 
     def cursors(self) -> dict[str, int]:
-        """Per table the row up to which everything was read."""
-        return {cursor.table: cursor.settled for cursor in self._cursors}
+        """Per table the row up to which everything was learnt from."""
+        waiting: dict[str, int] = {}
+        for event in self._queue:
+            waiting[event["kind"]] = min(waiting.get(event["kind"], event["n"]), event["n"])
+        return {
+            cursor.table: min(cursor.settled, waiting.get(cursor.table, cursor.settled + 1) - 1)
+            for cursor in self._cursors
+        }
 
     # --- whose task it is ------------------------------------------------------------------------------------
 

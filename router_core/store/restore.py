@@ -241,6 +241,14 @@ class Restorer:
         found = self._mappings("SELECT * FROM tasks WHERE id = ?", (task,))
         return found[0] if found else None
 
+    def orphans(self, now: float, before: float) -> list[Event]:
+        """Tasks that run, were touched last before a moment, and have no call in flight."""
+        return self._mappings(
+            "SELECT * FROM tasks WHERE ended IS NULL AND touched < ? AND NOT EXISTS (SELECT 1 FROM reservations r WHERE "
+            "r.task = tasks.id AND r.kind = 'call' AND r.expires > ?) ORDER BY touched LIMIT 20",
+            (before, now),
+        )
+
     def spent(self, task: str) -> dict[str, int]:
         """What a task and its children spent, in nano-units, call by call."""
         rows = self._connection.rows(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from steproute.accounts import NANO, Accounts, Spending
-from steproute.budget import Budget, advance_queue
+from steproute.budget import CALLS, Budget, advance_queue
 from steproute.errors import BudgetExceeded
 from steproute.store import schema
 from steproute.store.batch import Batch
@@ -88,7 +88,7 @@ class SharedAccounts(Accounts):
         found = self._db.rows(f"SELECT ended, counted, unused FROM tasks WHERE id = ?{lock}", (task,))
         self._db.run("DELETE FROM reservations WHERE task = ?", (task,))
         rows = self._db.rows("SELECT resource, spent FROM accounts WHERE task = ?", (task,))
-        spent = {str(name): int(amount) for name, amount in rows if name}
+        spent = {str(name): int(amount) for name, amount in rows}
         if not found or found[0][0] is not None:
             return spent, False
         counted, unused = (None if text is None else json.loads(text) for text in found[0][1:])
@@ -110,7 +110,8 @@ class SharedAccounts(Accounts):
                 (name,),
             )
             value = float(self._db.rows(f"SELECT value FROM queues WHERE resource = ?{lock}", (name,))[0][0])
-            target = self.limits[name].target or 0.0
+            limit = self.limits[name]
+            target = (limit.target or 0.0) * (1.0 if limit.per == "task" else spent.get(CALLS, 0) / NANO)
             amount = spent.get(name, 0) / NANO
             if counted is None:
                 fresh = advance_queue(value, amount, target)
@@ -244,14 +245,29 @@ class SharedAccounts(Accounts):
 
     def _look(self, names: Sequence[str]) -> dict[str, Found]:
         cleaned = [clean(name) for name in names]
+        sql, values = self._looking(cleaned)
+        return self._seen_in(names, self._db.rows(sql, values))
+
+    def prefetch(self, task: str) -> tuple[str, Sequence[Any]]:
+        """The query that `prefetched` takes the rows of, to be asked together with others."""
+        return self._looking([clean(name) for name in self._names(task)])
+
+    def prefetched(self, task: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Accounts as they were just read; see `prefetch`."""
+        self._fresh = self._seen_in(self._names(task), [tuple(row.values()) for row in rows])
+
+    def _looking(self, cleaned: Sequence[str]) -> tuple[str, Sequence[Any]]:
         marks = ", ".join("?" for _ in cleaned)
-        rows = self._db.rows(
-            f"SELECT 0, task, resource, CAST(spent AS DOUBLE PRECISION), spent FROM accounts WHERE task IN ({marks}) "
+        return (
+            f"SELECT 0 AS kind, task, resource, CAST(spent AS DOUBLE PRECISION) AS value, spent FROM accounts WHERE task IN ({marks}) "
             "UNION ALL SELECT 1, account, resource, 0, SUM(amount) FROM reservations "
             f"WHERE account IN ({marks}) AND expires > ? AND NOT (kind = 'slice' AND writer = ?) GROUP BY account, resource "
             "UNION ALL SELECT 2, '', resource, value, 0 FROM queues",
             (*cleaned, *cleaned, self._clock(), self._writer.id),
         )
+
+    def _seen_in(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Found]:
+        cleaned = [clean(name) for name in names]
         found: dict[str, Found] = {name: ({}, {}) for name in names}
         by_clean = dict(zip(cleaned, names, strict=True))
         for kind, account, resource, value, amount in rows:
@@ -281,16 +297,8 @@ class SharedAccounts(Accounts):
     def _reserve(self, task: str, names: Sequence[str], held: Mapping[str, int], key: str, expires: float) -> None:
         charged = [clean(name) for name in names]
         if self.hard and not self._db.sqlite:  # SQLite's writers are one at a time as it is
-            marks = ", ".join("?" for _ in charged)
-            # an account has a row of its own to lock even before anything was spent
-            self._db.run(
-                f"INSERT INTO accounts (task, resource, spent) VALUES {', '.join(['(?, ?, 0)'] * len(charged))} "
-                "ON CONFLICT (task, resource) DO NOTHING",
-                [value for name in sorted(charged) for value in (name, "")],
-            )
-            self._db.run(
-                f"SELECT task FROM accounts WHERE resource = '' AND task IN ({marks}) ORDER BY task FOR UPDATE", charged
-            )
+            for name in sorted(charged):  # the same order in every worker
+                self._db.run("SELECT pg_advisory_xact_lock(hashtextextended(?, 7205759403))", (name,))
         found = self._look(names) if self.hard else {}
         if self.hard:
             refusal = self._refused(task, names, found, held)
@@ -332,4 +340,4 @@ class SharedAccounts(Accounts):
 
 
 def _units(amounts: Mapping[str, int]) -> dict[str, float]:
-    return {name: amount / NANO for name, amount in amounts.items() if name}
+    return {name: amount / NANO for name, amount in amounts.items()}

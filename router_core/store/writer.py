@@ -227,7 +227,17 @@ class Writer:
             self._insert_calls = (
                 f"INSERT INTO outcomes ({', '.join(names)}) VALUES ({marks}) ON CONFLICT (task, call_id) DO NOTHING"
             )
-        added = self.connection.run(self._insert_calls, row).rowcount
-        if added:
-            for spend in spends:
-                self.connection.run(_SPEND, spend)
+        if not spends:
+            self.connection.run(self._insert_calls, row)
+        elif self.connection.sqlite:
+            if self.connection.run(self._insert_calls, row).rowcount:
+                for spend in spends:
+                    self.connection.run(_SPEND, spend)
+        else:  # in one statement, whose answer need not be awaited; in order, so that no two workers wait for each other
+            marks = ", ".join(["(?::text, ?::text, ?::bigint)"] * len(spends))
+            self.connection.run(
+                f"WITH added AS ({self._insert_calls} RETURNING 1) INSERT INTO accounts (task, resource, spent) "
+                f"SELECT v.a, v.b, v.c FROM (VALUES {marks}) AS v(a, b, c), added ORDER BY 1, 2 "
+                "ON CONFLICT (task, resource) DO UPDATE SET spent = accounts.spent + excluded.spent",
+                (*row, *(value for spend in sorted(spends) for value in spend)),
+            )
