@@ -37,8 +37,10 @@ class Call(Deciding):
         Args:
             turn: the attempt.
             message: the reply; None = it returned, but nobody saw what.
-            model: pool name of the model that really answered, where it is not the one of the turn.
+            model: pool name of the model that really answered, where the host knows; None = as the reply says.
         """
+        if model is None and message is not None:
+            model = self.desk.answerer(turn.model, message)
         self.settle(turn, self._outcome(turn, message), message, model or turn.model)
         if message is not None:
             stamp(message, turn.decision, model or turn.model)

@@ -83,6 +83,7 @@ class Desk:
         self.caches = any(_saves_by_cache(model) for model in router.pool)
         """Whether it matters to any model's cost which prompts it has read before."""
         self._names = {name: known_names(client) for name, client in self.clients.items()}
+        self._with_fallbacks = {name for name, client in self.clients.items() if getattr(client, "fallbacks", None)}
         self._reported: dict[str, str] = {}
         self._runs: OrderedDict[int, tuple[Any, str]] = OrderedDict()
         self._lock = threading.Lock()
@@ -168,6 +169,10 @@ class Desk:
         if found is None:
             found = self._reported[reported] = self._find(reported) if reported else ""
         return found
+
+    def answerer(self, chosen: str, reply: BaseMessage) -> str:
+        """Pool name of the model that gave a reply; under LangChain's `with_fallbacks` that may be another one."""
+        return (self.named(reported_model(reply)) if chosen in self._with_fallbacks else "") or chosen
 
     def _find(self, reported: str) -> str:
         for exact in (True, False):

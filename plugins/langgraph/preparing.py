@@ -44,11 +44,12 @@ class Preparer:
             config: as the host gave it.
             kwargs: goes to the model chosen; tools that wait are bound to it instead.
         """
-        structured = any(kwargs.get(key) for key in ("response_format", "format"))
         tools = kwargs.get("tools")
         if not isinstance(tools, QueuedTools):  # bound in a provider's own form: the host knows what it does
-            return self._call(input, config, self.desk.clients.__getitem__, kwargs, tools or (), structured)
+            make = self.desk.clients.__getitem__
+            return self._call(input, config, make, kwargs, tools or (), _asks_for_schema(kwargs))
         del kwargs["tools"]
+        structured = _asks_for_schema(kwargs) or _asks_for_schema(tools.options)
 
         def make(name: str) -> Any:
             return self.bound(
@@ -120,6 +121,10 @@ def messages_of(input: LanguageModelInput) -> Sequence[BaseMessage]:
     if not isinstance(input, Sequence):
         raise ValueError(f"prompt: seen {type(input).__name__}; allowed: a text, a prompt value or a list of messages")
     return convert_to_messages(input)
+
+
+def _asks_for_schema(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("response_format") or options.get("format"))
 
 
 def _common_limit(clients: Iterable[Any]) -> int | None:

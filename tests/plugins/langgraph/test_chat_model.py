@@ -261,6 +261,10 @@ def test_only_models_with_structured_output_get_a_schema(
         "how far?"
     )
     assert server.calls[0].body["model"] == "large"
+    bound = RoutedChatModel(make_router("cheapest", models=(loose, LARGE)), clients).bind_tools(
+        [], response_format={"type": "json_object"}
+    )  # as agents bind a schema
+    assert bound.invoke("how far?").response_metadata["model_name"] == "large"
 
 
 # --- capabilities -----------------------------------------------------------------------------------------------
@@ -337,6 +341,19 @@ def test_the_one_that_answered_is_paid_and_the_one_that_failed_blamed(
     assert router.spent("t")["usd"] == pytest.approx(CALL["large"])
     assert [step.model for step in router.ledger("t").steps] == ["large"]  # type: ignore[union-attr]
     assert (heard.started, heard.ended, heard.failed) == (["small", "large"], 1, 1)
+
+
+def test_a_fallback_within_a_client_is_paid_where_it_answered(
+    make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
+) -> None:
+    server.queue(Reply(status=500))
+    router = make_router("fixed:small")
+    both = {"small": clients["small"].with_fallbacks([clients["large"]]), "large": clients["large"]}
+    reply = RoutedChatModel(router, both, task="t").invoke("hello")
+    assert reply.content == "large speaking"
+    assert reply.response_metadata["steproute"]["model"] == "large"
+    assert router.spent("t")["usd"] == pytest.approx(CALL["large"])
+    assert [step.model for step in router.ledger("t").steps] == ["large"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
