@@ -8,7 +8,7 @@ PYTEST ?=
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint speed test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-pythons clean
+.PHONY: run test lint speed test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-tau2 test-pythons clean
 
 run: .venv/.stamp  ## the main job: a routed AG2 group chat against every baseline, replayed from recordings
 	$(BIN)/steproute run humaneval --framework ag2 --backend cassette \
@@ -31,7 +31,7 @@ speed: .venv/.stamp  ## what a decision costs, next to mabwiser; and what the im
 # --- extras too heavy, or too old, for one environment: each gets its own -----------------------------------
 
 test-all: test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest \
-	test-langchain-oldest test-pythons
+	test-langchain-oldest test-tau2 test-pythons
 
 test-torch: .venvs/torch/.stamp
 	.venvs/torch/bin/python -m pytest tests/integrations/test_embedders.py
@@ -67,6 +67,10 @@ test-langgraph-oldest: .venvs/langgraph-oldest/.stamp
 test-langchain-oldest: .venvs/langchain-oldest/.stamp
 	.venvs/langchain-oldest/bin/python -m pytest $(LANGGRAPH)
 .venvs/langchain-oldest/.stamp: WITH := '.[langgraph,test]' langchain==1.2.18 langchain-core==1.3.3 langchain-openai langchain-ollama
+
+test-tau2: .venvs/tau2/.stamp
+	.venvs/tau2/bin/python -m pytest tests/benchmarks/tau2
+.venvs/tau2/.stamp: WITH := '.[tau2,test]'
 
 test-pythons:  ## the core on every other Python found
 	@for version in 3.10 3.11 3.12 3.13; do \

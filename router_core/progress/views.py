@@ -180,7 +180,9 @@ class ToolsView:
         """See `View.read`."""
         last = memory.last
         share = subtask_share(ledger)
-        goal = next((item for item in reversed(step.outcome.evidence) if item.source == "goal" and item.count > 0), None)
+        goal = next(
+            (item for item in reversed(step.outcome.evidence) if item.source == "goal" and item.count > 0), None
+        )
         new = memory.is_new(step.output or step.outcome.error or "")
         fresh = [call for call in step.tool_calls if memory.is_new(call.fingerprint or call.name) and call.ok]
         failed = [call for call in step.tool_calls if call.ok is False]

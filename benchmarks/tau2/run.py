@@ -1,0 +1,120 @@
+"""tau2 as a benchmark: its tasks, its user simulator, its orchestrator and its evaluator around our agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steproute.benchmarks.options import RunOptions
+from steproute.benchmarks.protocol import Benchmark
+from steproute.benchmarks.seat import Played, Seat
+from steproute.benchmarks.tau2.package import load_tau2
+from steproute.errors import ConfigError, unknown_name
+
+
+@dataclass
+class Options(RunOptions):
+    """The settings of a run."""
+
+    framework: str = "tau2"
+    domain: str = "airline"
+    split: str | None = None
+    """Task split of the domain; None = the domain's default."""
+    tasks: tuple[str, ...] = ()
+    """Ids to run; none = all."""
+    checkout: Path | None = None
+    """A clone of tau2-bench in place of the installed package."""
+    user: str = "user_simulator"
+    """Name in tau2's registry."""
+    user_model: str = "openai/gpt-4.1"
+    """LiteLLM name of the model that plays the customer."""
+    user_base_url: str | None = None
+    """Its server; None = the provider's."""
+    temperature: float | None = 0.0
+    max_tokens: int | None = None
+    max_steps: int = 100
+    max_errors: int = 10
+
+
+class Tau2(Benchmark):
+    """One domain of tau2-bench."""
+
+    name = "tau2"
+    frameworks = ("tau2",)
+
+    def __init__(self, options: Options):
+        self.options: Options = options
+        self._tasks: dict[str, Any] = {}
+
+    def tasks(self) -> list[str]:
+        """Ids `DOMAIN/NUMBER`, in the benchmark's order."""
+        self._registry = load_tau2(self.options.checkout)
+        from steproute.benchmarks.tau2.agent import register
+
+        register(self._registry)
+        for name, known in (("domain", self._registry.get_domains()), ("user", self._registry.get_users())):
+            if getattr(self.options, name) not in known:
+                raise ConfigError(unknown_name(name, getattr(self.options, name), known))
+        load = self._registry.get_tasks_loader(self.options.domain)
+        loaded = load() if self.options.split is None else load(self.options.split)
+        self._tasks = {f"{self.options.domain}/{task.id}": task for task in loaded}
+        wanted = [item if item in self._tasks else f"{self.options.domain}/{item}" for item in self.options.tasks]
+        for item in wanted:
+            if item not in self._tasks:
+                raise ConfigError(unknown_name("tasks", item, self._tasks))
+        return wanted or list(self._tasks)
+
+    def play(self, seat: Seat) -> Played:
+        """One conversation, graded by tau2's evaluator: reward 0 unless it ended by a stop."""
+        from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+        from tau2.orchestrator.orchestrator import Orchestrator
+
+        from steproute.benchmarks.tau2.agent import build
+
+        options, task = self.options, self._tasks[seat.id]
+        seat.describe("", "tools", dimension=options.domain, source=self.name)
+        environment = self._registry.get_env_constructor(options.domain)()
+        sampling = {"temperature": options.temperature, "max_tokens": options.max_tokens}
+        agent = build(self._registry, environment, seat, {k: v for k, v in sampling.items() if v is not None})
+        conversation = Orchestrator(
+            domain=options.domain,
+            agent=agent,
+            user=self._customer(environment, task),
+            environment=environment,
+            task=task,
+            max_steps=options.max_steps,
+            max_errors=options.max_errors,
+            seed=options.seed,
+        )
+        simulation = conversation.run()
+        reward = evaluate_simulation(
+            simulation=simulation,
+            task=task,
+            evaluation_type=EvaluationType.ALL,
+            solo_mode=False,
+            domain=options.domain,
+        )
+        breakdown = {getattr(key, "value", str(key)): value for key, value in (reward.reward_breakdown or {}).items()}
+        return seat.played(
+            reward.reward >= 1 - 1e-6,
+            reward.reward,
+            ended=getattr(simulation.termination_reason, "value", str(simulation.termination_reason)),
+            messages=len(simulation.messages),
+            tool_errors=sum(bool(getattr(message, "error", False)) for message in simulation.messages),
+            reward_breakdown=breakdown,
+            user_usd=simulation.user_cost,
+        )
+
+    def _customer(self, environment: Any, task: Any) -> Any:
+        try:
+            tools = environment.get_user_tools() or None
+        except ValueError:  # tau2's way to say that the domain has none
+            tools = None
+        settings: dict[str, Any] = {"temperature": 0.0, "num_retries": 3}
+        if self.options.user_base_url is not None:
+            settings["api_base"] = self.options.user_base_url
+        constructor = self._registry.get_user_constructor(self.options.user)
+        return constructor(
+            tools=tools, instructions=str(task.user_scenario), llm=self.options.user_model, llm_args=settings
+        )
