@@ -255,14 +255,14 @@ def test_a_reply_that_breaks_the_schema_is_paid_and_the_next_model_asked(
 def test_only_models_with_structured_output_get_a_schema(
     make_router: Callable[..., Router], clients: dict[str, Any], server: OpenAIServer
 ) -> None:
-    server.queue(Reply(content='{"value": 2, "unit": "m"}'))
+    server.queue(*[Reply(content='{"value": 2, "unit": "m"}')] * 2)
     loose = SMALL.model_copy(update={"structured": False})
     RoutedChatModel(make_router("cheapest", models=(loose, LARGE)), clients).with_structured_output(Answer).invoke(
         "how far?"
     )
     assert server.calls[0].body["model"] == "large"
     bound = RoutedChatModel(make_router("cheapest", models=(loose, LARGE)), clients).bind_tools(
-        [], response_format={"type": "json_object"}
+        [], response_format=Answer, strict=True
     )  # as agents bind a schema
     assert bound.invoke("how far?").response_metadata["model_name"] == "large"
 
