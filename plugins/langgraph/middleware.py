@@ -15,7 +15,7 @@ try:
     from langgraph.types import Command
 except ImportError as error:
     raise ImportError(
-        f"RoutingMiddleware needs langchain >= 1.2.18 ({error}); install it with: pip install 'steproute[langgraph]'"
+        f"RoutingMiddleware needs langchain >= 1.2.18 ({error}); install it with: pip install 'steproute[langchain]'"
     ) from error
 
 from typing_extensions import NotRequired

@@ -10,6 +10,7 @@ import pytest
 CASES = {
     "ag2": ("import steproute.plugins.ag2", ["ag2", "autogen"]),
     "langgraph": ("from steproute.plugins.langgraph import router_node", ["langgraph", "langchain_core", "langchain"]),
+    "langchain": ("from steproute.plugins.langgraph import RoutingMiddleware", ["langchain"]),
     "litellm": ("from steproute.integrations.litellm import LiteLLMBackend; LiteLLMBackend()", ["litellm"]),
     "ollama": ("from steproute.integrations.ollama import OllamaBackend; OllamaBackend()", ["ollama"]),
     "local": ("from steproute.integrations.local import LocalBackend; LocalBackend({})", ["xllamacpp"]),
