@@ -94,7 +94,11 @@ def drive(call: Call, steps: Attempts, ask: Callable[[Turn], Any]) -> Any:
         step = next(steps)
         while True:
             try:
-                done = ask(step) if isinstance(step, Turn) else call.desk.save(call.site, call.journal, step)
+                done = None
+                if isinstance(step, Turn):
+                    done = ask(step)
+                else:
+                    call.desk.save(call.site, call.journal, step)
             except BaseException as error:  # noqa: BLE001  the attempts raise it again
                 step = steps.throw(error)
             else:
@@ -109,10 +113,11 @@ async def adrive(call: Call, steps: Attempts, ask: Callable[[Turn], Awaitable[An
         step = next(steps)
         while True:
             try:
+                done = None
                 if isinstance(step, Turn):
                     done = await ask(step)
                 else:
-                    done = await call.desk.asave(call.site, call.journal, step)
+                    await call.desk.asave(call.site, call.journal, step)
             except BaseException as error:  # noqa: BLE001  the attempts raise it again
                 step = steps.throw(error)
             else:
