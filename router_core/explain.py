@@ -78,7 +78,9 @@ def _came(decision: str, came: Mapping[str, list[dict[str, Any]]]) -> str:
     for row in came["outcomes"]:
         if row["decision"] == decision:
             cost = "usd unknown" if row["usd"] is None else f"usd {row['usd']:.4g}"
-            energy = "" if row["energy_j"] is None else f", {row['energy_j']:.4g} J ({row['energy_source'] or 'as told'})"
+            energy = (
+                "" if row["energy_j"] is None else f", {row['energy_j']:.4g} J ({row['energy_source'] or 'as told'})"
+            )
             told = f"failed: {row['error']}" if row["error"] is not None else f"progress after it g={row['g']:.3f}"
             lines.append(
                 f"  ↳ {row['model']}: {row['prompt_tokens']} + {row['completion_tokens']} tokens, {cost}, "
@@ -87,7 +89,9 @@ def _came(decision: str, came: Mapping[str, list[dict[str, Any]]]) -> str:
     for row in came["evidence"]:
         if row["decision"] == decision:
             detail = f" ({row['detail']})" if row["detail"] else ""
-            lines.append(f"    {row['source']}: {row['score']:.3g} of {row['count']} checks{detail}{' · later' if row['late'] else ''}")
+            lines.append(
+                f"    {row['source']}: {row['score']:.3g} of {row['count']} checks{detail}{' · later' if row['late'] else ''}"
+            )
     for row in came["experiences"]:
         if row["decision"] == decision:
             lines.append(f"    learnt: gain {row['gain']:+.3f} with reliability {row['reliability']:.2f}")

@@ -101,7 +101,9 @@ def overview(reader: StoreReader, minutes: float, now: float) -> Group:
             str(item["tokens"]),
         )
     counts = reader.counts()
-    running = Table("task", "steps", "g", "usd", "s", "last model", "heard of", title=f"{counts['running']} tasks running")
+    running = Table(
+        "task", "steps", "g", "usd", "s", "last model", "heard of", title=f"{counts['running']} tasks running"
+    )
     for item in reader.running(15):
         heard = item["heard"] if item["heard"] is not None else item["touched"]
         running.add_row(
@@ -114,7 +116,11 @@ def overview(reader: StoreReader, minutes: float, now: float) -> Group:
             f"{max(now - heard, 0):.0f} s ago",
         )
     queues = ", ".join(f"{name} {value:.4g}" for name, value in reader.queues().items()) or "none"
-    parts: list[RenderableType] = [models, running, f"long-run queues: {queues} · {counts['decisions']} decisions in {reader.label}"]
+    parts: list[RenderableType] = [
+        models,
+        running,
+        f"long-run queues: {queues} · {counts['decisions']} decisions in {reader.label}",
+    ]
     return Group(*parts)
 
 
@@ -132,7 +138,9 @@ def when(text: str | None, now: float) -> float | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"time: seen {text!r}; allowed: a date like 2026-11-30T08:00, or an age like 15m, 2h, 7d") from None
+        raise ConfigError(
+            f"time: seen {text!r}; allowed: a date like 2026-11-30T08:00, or an age like 15m, 2h, 7d"
+        ) from None
     return (found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)).timestamp()
 
 

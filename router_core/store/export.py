@@ -79,11 +79,15 @@ def _flat(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 COLUMNS = {
-    **dict.fromkeys(("n", "attempt", "regime", "prompt_tokens", "completion_tokens", "cached_tokens", "regime_after"), "int"),
+    **dict.fromkeys(
+        ("n", "attempt", "regime", "prompt_tokens", "completion_tokens", "cached_tokens", "regime_after"), "int"
+    ),
     **dict.fromkeys(("created", "propensity", "g", "r", "d", "e", "usd", "seconds", "energy_j", "g_after"), "float"),
     **dict.fromkeys(("gain", "reliability", "reward"), "float"),
     **dict.fromkeys(("explored", "fallback", "pinned", "stop"), "bool"),
-    **dict.fromkeys(("task", "step", "role", "model", "policy", "reason", "answered_by", "call_id", "energy_source"), "str"),
+    **dict.fromkeys(
+        ("task", "step", "role", "model", "policy", "reason", "answered_by", "call_id", "energy_source"), "str"
+    ),
     **dict.fromkeys(("error", "domain", "dimension", "candidates", "budget", "prompt", "output"), "str"),
 }
 """Columns of a Parquet file; candidates and budget are JSON text there."""

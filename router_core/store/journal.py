@@ -176,13 +176,13 @@ class Journal:
         if isinstance(self._accounts, SharedAccounts) and not self._accounts.ended_here:
             return
         self._event("endings", task, now, (reward, idle, plain_json(spent)))
-        if not self.shared:  # shared books end a task themselves, once among all workers
+        if not (self.shared and self.writer.down):  # else the books close it when the database is back
+            self.batch.ended[clean(task)] = (now, idle, reward)
+        self._touch(task)
+        if not self.shared:
             for resource, amount in spent.items():
                 self.batch.spent[clean(task), resource] = round(amount * NANO)
-            self.batch.ended[clean(task)] = (now, idle, reward)
             self.batch.queues = dict(self._accounts.queues)
-        else:
-            self._touch(task)
 
     def commit(self) -> None:
         """See `StepLog.commit`."""
@@ -240,6 +240,7 @@ class Journal:
         except self.connection.failures as error:
             self.writer.failed(error)
             return None
+        self.seq = max(self.seq, self._restorer.top)  # what follows comes after what others did
         if self._merger is not None:
             self._merger.note(task.id, row["changes"])
             if known is not None:

@@ -88,7 +88,9 @@ class Merger:
             if now or (moment >= self._next and len(self._queue) < PAGE):
                 self._next = moment + self._poll_s
                 found = self._connection.many([cursor.query(moment) for cursor in self._cursors])
-                events = [row for cursor, rows in zip(self._cursors, found, strict=True) for row in cursor.take(rows, moment)]
+                events = [
+                    row for cursor, rows in zip(self._cursors, found, strict=True) for row in cursor.take(rows, moment)
+                ]
                 self._queue.extend(in_order([event for event in events if event["writer"] != self._writer.id]))
             return self._apply(math.inf if now else SLICE_S)
         except self._connection.failures as error:

@@ -66,7 +66,9 @@ class StoreReader:
             todo = "open it once with a Router, which migrates it" if known else "update steproute"
             raise StoreError(f"store {self.label}: its schema is {revision!r}, this version reads {REVISION!r}; {todo}")
 
-    def steps(self, wanted: Filter = Filter(), limit: int | None = None, newest: bool = False) -> Iterator[dict[str, Any]]:
+    def steps(
+        self, wanted: Filter = Filter(), limit: int | None = None, newest: bool = False
+    ) -> Iterator[dict[str, Any]]:
         """Decisions with what came of them, one dict each.
 
         Args:
@@ -143,7 +145,9 @@ class StoreReader:
         """How many decisions there are, and tasks that run; the first is exact as long as nothing was deleted."""
         with self._engine.connect() as connection:
             made = connection.execute(select(func.max(decisions.c.n))).scalar() or 0
-            open_ = connection.execute(select(func.count()).select_from(tasks).where(tasks.c.ended.is_(None))).scalar() or 0
+            open_ = (
+                connection.execute(select(func.count()).select_from(tasks).where(tasks.c.ended.is_(None))).scalar() or 0
+            )
             return {"decisions": int(made), "running": int(open_)}
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -155,7 +159,14 @@ class StoreReader:
     @staticmethod
     def _sums(connection: Connection, task: str) -> dict[str, Any]:
         query = (
-            select(outcomes.c.usd, outcomes.c.seconds, outcomes.c.g, outcomes.c.model, outcomes.c.created, outcomes.c.answers)
+            select(
+                outcomes.c.usd,
+                outcomes.c.seconds,
+                outcomes.c.g,
+                outcomes.c.model,
+                outcomes.c.created,
+                outcomes.c.answers,
+            )
             .where(outcomes.c.task == task)
             .order_by(outcomes.c.n)
         )
@@ -176,7 +187,17 @@ class StoreReader:
         came = [o[name] for name in _CAME]
         after = [o[name].label(f"{name}_after") for name in ("g", "regime")]
         query = (
-            select(*named, *came, *after, o.model.label("answered_by"), x.gain, x.reliability, t.reward, t.domain, t.dimension)
+            select(
+                *named,
+                *came,
+                *after,
+                o.model.label("answered_by"),
+                x.gain,
+                x.reliability,
+                t.reward,
+                t.domain,
+                t.dimension,
+            )
             .select_from(
                 decisions.outerjoin(outcomes, and_(o.task == d.task, o.decision == d.id))
                 .outerjoin(experiences, and_(x.task == d.task, x.decision == d.id))
@@ -186,7 +207,12 @@ class StoreReader:
         )
         if last is not None:
             query = query.where(d.n < last if newest else d.n > last)
-        for column, value in ((d.task, wanted.task), (d.model, wanted.model), (d.role, wanted.role), (d.policy, wanted.policy)):
+        for column, value in (
+            (d.task, wanted.task),
+            (d.model, wanted.model),
+            (d.role, wanted.role),
+            (d.policy, wanted.policy),
+        ):
             if value is not None:
                 query = query.where(column == value)
         if wanted.since is not None:
@@ -199,8 +225,31 @@ class StoreReader:
 
 
 _DECIDED = ("n", "created", "task", "step", "attempt", "role", "model", "policy", "propensity", "explored", "fallback")
-_DECIDED += ("pinned", "stop", "reason", "g", "regime", "r", "d", "e", "prompt_tokens", "candidates", "budget", "prompt")
-_CAME = ("call_id", "completion_tokens", "cached_tokens", "usd", "seconds", "energy_j", "energy_source", "error", "output")
+_DECIDED += (
+    "pinned",
+    "stop",
+    "reason",
+    "g",
+    "regime",
+    "r",
+    "d",
+    "e",
+    "prompt_tokens",
+    "candidates",
+    "budget",
+    "prompt",
+)
+_CAME = (
+    "call_id",
+    "completion_tokens",
+    "cached_tokens",
+    "usd",
+    "seconds",
+    "energy_j",
+    "energy_source",
+    "error",
+    "output",
+)
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

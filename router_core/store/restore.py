@@ -82,6 +82,8 @@ class Restorer:
         self._tasks: OrderedDict[str, TaskState] = OrderedDict()
         """Tasks that are being followed: at a restart those that may go on, later those of other workers."""
         self.embedders: set[str] = set()
+        self.top = 0
+        """Latest `seq` of a task that was rebuilt."""
         self.skipped = 0
         """Feedback that could not be applied: its decision was not kept, or it does not fit the policy any more."""
 
@@ -273,6 +275,7 @@ class Restorer:
         self._tasks[row["id"]] = self._parts.tasks.blank(task_of(row))
         for event in self._task_events(row["id"]):
             self.apply(event, learn=False)
+            self.top = max(self.top, event["seq"])
         state = self._tasks.pop(row["id"])
         if kept is not None:
             self._tasks[row["id"]] = kept
@@ -425,11 +428,12 @@ class Restorer:
     def _apply_endings(self, event: Event, state: TaskState, learn: bool) -> None:
         learnt, state.learnt = state.learnt, []
         self._parts.forecast.caches.forget(event["task"])
-        if learn:
-            for _, part in self._parts.learners():
-                if hasattr(part, "finish"):
-                    with self._parts.faults.kept("finish"):
-                        part.finish(state.ledger, learnt, event["reward"])
+        if not learn:
+            return
+        for _, part in self._parts.learners():
+            if hasattr(part, "finish"):
+                with self._parts.faults.kept("finish"):
+                    part.finish(state.ledger, learnt, event["reward"])
         if not event["idle"]:
             self._tasks.pop(event["task"], None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ class SharedAccounts(Accounts):
         """Reservations of this worker that are not settled."""
         self.ended_here = True
         """Whether the latest `close` ended the task, and no other worker had."""
+        self._unclosed: deque[tuple[str, bool]] = deque()
         self._fresh: dict[str, Found] = {}
         """Accounts as they were read for the decision that is being made."""
         self._seen: dict[str, dict[str, int]] = {}
@@ -68,13 +70,15 @@ class SharedAccounts(Accounts):
         self.flush()
         names = self._names(task)
         spent = self._seen.get(task, {})
-        try:
-            with self._db.transaction():
-                spent, ended = self._close(clean(task), parentless=len(names) == 1)
-        except self._db.failures as error:
-            self._writer.failed(error)
-            ended = True  # as far as this worker knows; the books are closed when the task has been idle
-        self.ended_here = ended
+        self.ended_here = True
+        if not self._writer.down:
+            try:
+                with self._db.transaction():
+                    spent, self.ended_here = self._close(clean(task), parentless=len(names) == 1)
+            except self._db.failures as error:
+                self._writer.failed(error)
+        if self._writer.down:
+            self._unclosed.append((clean(task), len(names) == 1))
         for key in [key for key, item in self._mine.items() if item["task"] == task]:
             del self._mine[key]
         self._parents.pop(task, None)
@@ -129,13 +133,17 @@ class SharedAccounts(Accounts):
 
     def spending(self, task: str) -> Spending:
         """See `Accounts.spending`."""
-        self.flush()
-        spent, reserved = self._read([task])[task]
-        return Spending(_units(spent), _units(reserved), dict(self.queues))
+        self._fresh = {}
+        return self._spending_of(task)
 
     def pressure(self, task: str) -> Spending:
         """See `Accounts.pressure`."""
-        return self.spending(self._names(task)[-1])
+        return self._spending_of(self._names(task)[-1])
+
+    def _spending_of(self, task: str) -> Spending:
+        self.flush()
+        spent, reserved = self._read([task])[task]
+        return Spending(_units(spent), _units(reserved), dict(self.queues))
 
     def refusals(self, task: str, worst: Sequence[Mapping[str, float]]) -> list[BudgetExceeded | None]:
         """See `Accounts.refusals`."""
@@ -220,8 +228,15 @@ class SharedAccounts(Accounts):
         return names
 
     def anew(self) -> None:
-        """Another decision begins: accounts are read again."""
+        """Another decision begins: accounts are read again, and those closed while the database was away are closed there."""
         self._fresh.clear()
+        while self._unclosed and not self._writer.down:
+            try:
+                with self._db.transaction():
+                    self._close(*self._unclosed[0])
+                self._unclosed.popleft()
+            except self._db.failures as error:
+                self._writer.failed(error)
 
     def _read(self, names: Sequence[str]) -> dict[str, Found]:
         """Spent and reserved per account, and the queues, in one statement: one moment of the database."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from steproute.errors import StoreError
 from steproute.store import schema
+from steproute.store.atonce import at_once
 from steproute.store.batch import Batch
 from steproute.store.connection import Connection
 from steproute.store.spool import Spool
@@ -186,6 +187,10 @@ class Writer:
         connection, writer = self.connection, writer or self.id
         if connection.pid != os.getpid():
             raise StoreError("store: this process was forked after the store was opened; open it after forking")
+        whole = None if connection.sqlite else at_once(connection, batch, writer, self.clock())
+        if whole is not None:
+            connection.run(*whole)
+            return
         with connection.transaction():
             if batch.tasks:
                 self._begin(batch)

@@ -37,7 +37,10 @@ def test_models_that_left_the_pool_teach_nothing_and_are_named(tmp_path, caplog)
     filled(tmp_path / "a.db")
     with caplog.at_level(logging.WARNING, "steproute"):
         router = Router(
-            [Model("small", price="free"), Model("new", price="free")], store=tmp_path / "a.db", on_error="raise", seed=1
+            [Model("small", price="free"), Model("new", price="free")],
+            store=tmp_path / "a.db",
+            on_error="raise",
+            seed=1,
         )
     assert "mentions models that the pool does not have: large, middle" in caplog.text
     names = {router.decide("t", "coder", step=str(i), prompt_tokens=5).model.name for i in range(4)}

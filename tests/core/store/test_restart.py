@@ -199,6 +199,9 @@ def test_killed_at_fifty_points(tmp_path, monkeypatch):
         calls, distinct = counts.fetchone()
         assert calls == distinct >= TASKS * world.STEPS
         spent = sqlite3.connect(path).execute("SELECT SUM(spent) FROM accounts WHERE resource = 'seconds'").fetchone()
-        assert spent == sqlite3.connect(tmp_path / "whole.db").execute(
-            "SELECT SUM(spent) FROM accounts WHERE resource = 'seconds'"
-        ).fetchone()
+        assert (
+            spent
+            == sqlite3.connect(tmp_path / "whole.db")
+            .execute("SELECT SUM(spent) FROM accounts WHERE resource = 'seconds'")
+            .fetchone()
+        )
