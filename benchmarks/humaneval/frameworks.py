@@ -90,7 +90,19 @@ def run_langgraph(solving: Solving, backend: Backend, models: Mapping[str, str])
     run_langgraph(solving, backend, models)
 
 
-FRAMEWORKS: Mapping[str, Run] = {"ag2": run_ag2, "langgraph": run_langgraph, "plain": run_plain}
+def run_litellm(solving: Solving, backend: Backend, models: Mapping[str, str]) -> None:
+    """A plain loop through `litellm.Router`; a `StepRouting` among its callbacks is what routes it."""
+    from steproute.benchmarks.humaneval.litellm_chat import run_litellm
+
+    run_litellm(solving, backend, models)
+
+
+FRAMEWORKS: Mapping[str, Run] = {
+    "ag2": run_ag2,
+    "langgraph": run_langgraph,
+    "litellm": run_litellm,
+    "plain": run_plain,
+}
 
 
 def framework(name: str) -> Run:

@@ -7,16 +7,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from steproute.ledger import Ledger, Task
+
 _LABELS: ContextVar[Mapping[str, Any]] = ContextVar("steproute_litellm_labels")
 _NONE: Mapping[str, Any] = {}
 
 
 @contextmanager
-def labels(task: str | None = None, *, role: str | None = None, step: str | None = None, **more: Any) -> Iterator[None]:
+def labels(
+    task: str | Task | Ledger | None = None, *, role: str | None = None, step: str | None = None, **more: Any
+) -> Iterator[None]:
     """Say whose calls those inside the block are; metadata and headers of a call go before it.
 
     Args:
-        task: id of the task.
+        task: id of the task, the task itself, or its ledger.
         role: worker the calls are made for.
         step: key of the step; give it only around a single call.
         more: what else a task has: `goal`, `domain`, `dimension`, `source`, `parent`.

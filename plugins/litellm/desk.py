@@ -12,7 +12,7 @@ from typing import Any
 
 from steproute.decision import Decision
 from steproute.errors import NoEligibleModel
-from steproute.ledger import Outcome, Task
+from steproute.ledger import Ledger, Outcome, Task
 from steproute.plugins.litellm import replies
 from steproute.plugins.litellm.asked import Asked, read
 from steproute.plugins.litellm.calls import KEY, Attempt, Call, Pick
@@ -61,7 +61,7 @@ class Desk:
             self._ids[id_of(item)] = name
         return Pick(call, holder, left, names)
 
-    def question(self, pick: Pick) -> tuple[tuple[Task, str], dict[str, Any]]:
+    def question(self, pick: Pick) -> tuple[tuple[Ledger | Task, str], dict[str, Any]]:
         """Arguments of `Router.decide` for a pick."""
         call, asked = pick.call, pick.call.asked
         allowed = set(pick.names) - set(call.failed)
@@ -70,12 +70,12 @@ class Desk:
             "prompt_tokens": asked.prompt_tokens,
             "max_tokens": asked.max_tokens,
             "timeout_s": asked.timeout_s,
-            "cached_tokens": self.memos.of(call.identity.task.id).served,
+            "cached_tokens": self.memos.of(call.identity.task.id).served if self._caches() else {},
             "needs": asked.needs,
             "text": asked.text,
             "exclude": [name for name in self.router.pool.names if name not in allowed],
         }
-        return (call.identity.task, call.identity.role), arguments
+        return (call.identity.ledger or call.identity.task, call.identity.role), arguments
 
     def booking(self, pick: Pick) -> tuple[tuple[Task, str, str], dict[str, Any]]:
         """Arguments of `Router.book` for a call whose model is not chosen, such as an embedding."""
@@ -108,6 +108,11 @@ class Desk:
         """The call that LiteLLM's metadata speaks of."""
         note = meta.get(KEY)
         return self._calls.get(str(note.get("call"))) if isinstance(note, Mapping) else None
+
+    def _caches(self) -> bool:
+        """Whether any model has a price of its own for cached tokens: otherwise nothing hangs on them."""
+        prices = [model.price for model in self.router.pool]
+        return any(price != "unknown" and price.cached_input not in (None, price.input) for price in prices)
 
     def _begin(self, messages: Sequence[Any] | None, request: Mapping[str, Any]) -> Call:
         asked = read(messages, request, self._count_tokens)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steproute.ledger import Evidence, Task
+from steproute.ledger import Evidence, Ledger, Task
 from steproute.plugins.litellm.context import current
 
 METADATA = ("litellm_metadata", "metadata")
@@ -18,6 +18,8 @@ OWN = "steproute"
 """Key of the metadata under which a caller describes a call."""
 HEADER = "x-steproute-"
 _TEXTS = ("task", "step", "role", "goal", "domain", "dimension", "source", "parent")
+_Places = Sequence[tuple[str, Mapping[str, Any]]]
+"""Where labels are looked for, in order, each with its name."""
 _LONGEST = 256
 """Characters of an id that a client may choose; a longer one is cut."""
 _WORDS = {"true": True, "success": True, "1": True, "false": False, "failure": False, "0": False}
@@ -38,6 +40,8 @@ class Identity:
     success: bool | None = None
     origin: str = ""
     """Where the task's id comes from."""
+    ledger: Ledger | None = None
+    """The caller's own, where it gave one."""
 
 
 def identify(request: Mapping[str, Any]) -> Identity:
@@ -48,7 +52,7 @@ def identify(request: Mapping[str, Any]) -> Identity:
     """
     meta, headers = metadata_of(request), headers_of(request)
     own = meta.get(OWN)
-    places: list[tuple[str, Mapping[str, Any]]] = [
+    places: _Places = [
         ("metadata", own if isinstance(own, Mapping) else {}),
         ("metadata", _prefixed(meta, f"{OWN}_")),
         ("headers", _prefixed(headers, HEADER)),
@@ -56,20 +60,35 @@ def identify(request: Mapping[str, Any]) -> Identity:
     ]
     said = {name: _first(places, name) for name in _TEXTS}
     task, origin = said["task"]
+    given = current().get("task")
+    if not task and isinstance(given, (Task, Ledger)):
+        return _of_object(given, said, places)
     if not task:
         task, origin = _session(request, meta, headers)
     described = {name: said[name][0] for name in ("goal", "domain", "dimension", "source") if said[name][0]}
-    finish = _first(places, "finish")[0].lower()
-    success = _WORDS.get(_first(places, "success")[0].lower())
+    ends, success = _end(places)
     return Identity(
         Task(id=task, parent=said["parent"][0] or None, **described),
         said["step"][0],
         said["role"][0],
         tuple(_evidence(places)),
-        finish in ("true", "1") or success is not None,
+        ends,
         success,
         origin,
     )
+
+
+def _of_object(given: Task | Ledger, said: Mapping[str, tuple[str, str]], places: _Places) -> Identity:
+    task, ledger = (given.task, given) if isinstance(given, Ledger) else (given, None)
+    ends, success = _end(places)
+    evidence = tuple(_evidence(places))
+    return Identity(task, said["step"][0], said["role"][0], evidence, ends, success, "context", ledger)
+
+
+def _end(places: _Places) -> tuple[bool, bool | None]:
+    finish = _first(places, "finish")[0].lower()
+    success = _WORDS.get(_first(places, "success")[0].lower())
+    return finish in ("true", "1") or success is not None, success
 
 
 def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +142,7 @@ def _prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name[len(prefix) :]: value for name, value in values.items() if str(name).startswith(prefix)}
 
 
-def _first(places: Sequence[tuple[str, Mapping[str, Any]]], name: str) -> tuple[str, str]:
+def _first(places: _Places, name: str) -> tuple[str, str]:
     for origin, values in places:
         value = values.get(name)
         if isinstance(value, (str, int, float)) and str(value).strip():
@@ -131,7 +150,7 @@ def _first(places: Sequence[tuple[str, Mapping[str, Any]]], name: str) -> tuple[
     return "", ""
 
 
-def _evidence(places: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Evidence]:
+def _evidence(places: _Places) -> Iterator[Evidence]:
     """Evidence as JSON says it; what is malformed is left out."""
     for _, values in places[:1]:
         items = values.get("evidence")

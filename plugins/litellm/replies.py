@@ -10,6 +10,8 @@ from steproute.ledger import Outcome
 from steproute.plugins.litellm.conversations import fingerprint
 from steproute.redact import redact
 
+SECONDS = "steproute_seconds"
+"""Key of a response's hidden parameters under which a provider may say how long its server took."""
 _OUTPUT_KEPT = 20_000
 _UNPRICED_BY_TOKENS = ("image", "speech", "transcription", "video", "ocr", "search", "rerank", "moderation")
 """Kinds of call whose price is not that of tokens: LiteLLM's own cost counts."""
@@ -25,7 +27,9 @@ def outcome_of(event: Mapping[str, Any], response: Any, start: Any, end: Any, us
         end: when it ended.
         use_cost: True = take LiteLLM's own cost where it knows one, since the pool has no price.
     """
-    outcome = Outcome(seconds=seconds_between(start, end))
+    told = getattr(response, "_hidden_params", None) or {}
+    seconds = told.get(SECONDS) if hasattr(told, "get") else None
+    outcome = Outcome(seconds=float(seconds) if isinstance(seconds, (int, float)) else seconds_between(start, end))
     if event.get("cache_hit"):  # LiteLLM's own cache answered: no provider was asked
         outcome.usd = 0.0
         return outcome
