@@ -108,6 +108,12 @@ class Fleet:
         if model.serving.rpm is not None or model.serving.tpm is not None:
             self._recent.setdefault(model.name, deque()).append((at, tokens))
 
+    def withdraw(self, decision: Decision) -> None:
+        """The call of a decision is given up: it says nothing about its model."""
+        key = (decision.task, decision.step)
+        if key in self._flights and self._flights[key].decision == decision.id:
+            self._drop(key)
+
     def finish(self, task: str) -> None:
         """A task ended: nobody will report its calls."""
         for key in [key for key in self._flights if key[0] == task]:

@@ -321,6 +321,22 @@ class Router:
             self._commit()
             return progress
 
+    def withdraw(self, decision: Decision, spent: Mapping[str, float] | None = None) -> None:
+        """Give up a call: its room within the limits is free again, nobody is blamed and nothing learnt.
+
+        Args:
+            decision: what `decide` or `book` returned.
+            spent: what the call is likely to cost all the same, per resource; None = it was not made.
+        """
+        with self._lock:
+            with self.faults.kept("end of a call"):
+                self.fleet.withdraw(decision)
+            if spent is None:
+                self.accounts.release(decision.reservation)
+            else:
+                self.accounts.settle(decision.task, decision.reservation, spent)
+            self._commit()
+
     def report(self, task: str, evidence: Sequence[Evidence], decision: Decision | None = None) -> Progress | None:
         """Add evidence that came after the call (a test run, a judge) to its step.
 

@@ -101,12 +101,12 @@ class Call(Deciding):
         with router.faults.kept("LangGraph outcome"), self.journal.lock:
             outcome = Outcome(prompt_tokens=self.prompt.tokens, tokens_estimated=True, seconds=turn.seconds)
             spent = price_outcome(decision.model, outcome, router.pool.dearest_usd)
-            router.accounts.settle(decision.task, decision.reservation, spent)
+            router.withdraw(decision, spent)
             self._record(**self._billed(spent))
 
     def unused(self, turn: Turn) -> None:
         """The model decided was not called after all: something else gave the reply."""
-        self.desk.router.accounts.release(turn.decision.reservation)
+        self.desk.router.withdraw(turn.decision)
 
     def credit(self, model: str, message: BaseMessage) -> None:
         """Another model than the one decided gave the reply, by the host's choice.
