@@ -90,7 +90,7 @@ class StepRoutingStrategy(CustomRoutingStrategyBase):  # type: ignore[misc]
         self, model: str, messages: list[Any] | None, input: Any, specific: bool | None, request: dict[str, Any]
     ) -> Any:
         """What LiteLLM's own synchronous pick chooses from."""
-        from litellm.router_utils.cooldown_handlers import _get_cooldown_deployments
+        from litellm.router_utils import cooldown_handlers
 
         theirs = self._llm_router
         model, healthy = theirs._common_checks_available_deployment(
@@ -98,7 +98,8 @@ class StepRoutingStrategy(CustomRoutingStrategyBase):  # type: ignore[misc]
         )
         if isinstance(healthy, dict):
             return healthy
-        resting = _get_cooldown_deployments(litellm_router_instance=theirs, parent_otel_span=None)
+        cooling: Any = cooldown_handlers._get_cooldown_deployments
+        resting = cooling(litellm_router_instance=theirs, parent_otel_span=None)
         healthy = theirs._filter_cooldown_deployments(healthy_deployments=healthy, cooldown_deployments=resting)
         if theirs.enable_pre_call_checks and messages is not None:
             healthy = theirs._pre_call_checks(

@@ -1,0 +1,230 @@
+"""Throughput and latency of LiteLLM's proxy with steproute against `simple-shuffle` with a no-op logger, in one run.
+
+`python benchmarks/speed/litellm_proxy.py [--requests N] [--rounds N] [--concurrency N] [--json]`. It needs what
+`litellm[proxy]` needs. Two proxies stand before the same fake model server; rounds of requests go to one and the other
+in turn, so that whatever else the machine does falls on both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import multiprocessing
+import os
+import platform
+import secrets
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from steproute.benchmarks.speed.litellm_upstream import serve
+
+STARTS_WITHIN_S = 180.0
+SIDES = ("noop", "steproute")
+_NOOP = """from litellm.integrations.custom_logger import CustomLogger
+
+
+class Noop(CustomLogger):
+    async def async_filter_deployments(
+        self, model, healthy_deployments, messages, request_kwargs=None, parent_otel_span=None
+    ):
+        return healthy_deployments
+
+    async def async_log_success_event(self, kwargs, response_obj, start_time, end_time):
+        pass
+
+
+noop = Noop()
+"""
+
+
+@dataclass
+class Proxy:
+    """One proxy process and what was measured of it."""
+
+    folder: Path
+    upstream: str
+    callback: str
+    key: str = field(default_factory=lambda: f"sk-{secrets.token_hex(24)}")
+    port: int = 0
+    rates: list[float] = field(default_factory=list)
+    """Requests per second of each round."""
+    seconds: list[float] = field(default_factory=list)
+    """Of each request."""
+    process: Any = None
+
+    def start(self, candidates: int) -> None:
+        """Write its files and start it."""
+        names = [f"m{i}" for i in range(candidates)]
+        listed = [
+            {
+                "model_name": "team",
+                "litellm_params": {"model": f"openai/{name}", "api_base": self.upstream, "api_key": "none"},
+                "model_info": {"id": name},
+            }
+            for name in names
+        ]
+        models = [
+            {"name": name, "price": {"input": 0.1 * 2**i, "output": 0.4 * 2**i}, "size_b": 2.0**i}
+            for i, name in enumerate(names)
+        ]
+        config = {
+            "model_list": listed,
+            "litellm_settings": {"callbacks": [self.callback]},
+            "router_settings": {"routing_strategy": "simple-shuffle"},
+            "general_settings": {"master_key": self.key},
+        }
+        steproute = {"models": models, "budget": {"usd": 1e6}, "seed": 0}
+        self.folder.mkdir()
+        (self.folder / "config.yaml").write_text(json.dumps(config), encoding="utf-8")
+        (self.folder / "steproute.yaml").write_text(json.dumps(steproute), encoding="utf-8")
+        (self.folder / "noop_logger.py").write_text(_NOOP, encoding="utf-8")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
+        environment["STEPROUTE_CONFIG"] = str(self.folder / "steproute.yaml")
+        command = [str(Path(sys.executable).with_name("litellm")), "--config", str(self.folder / "config.yaml")]
+        with (self.folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, "--host", "127.0.0.1", "--port", str(self.port)],
+                env=environment,
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    async def ready(self, session: aiohttp.ClientSession) -> None:
+        """Wait until it answers."""
+        began = time.monotonic()
+        while time.monotonic() - began < STARTS_WITHIN_S and self.process.poll() is None:
+            try:
+                async with session.get(f"http://127.0.0.1:{self.port}/health/liveliness") as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.5)
+        raise RuntimeError(f"the proxy did not start: {(self.folder / 'log').read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+
+    async def load(self, session: aiohttp.ClientSession, requests: int, concurrency: int, first: int) -> None:
+        """Make one round of requests."""
+        numbers = iter(range(first, first + requests))
+        headers = {"authorization": f"Bearer {self.key}"}
+        messages = [{"role": "user", "content": f"question {i} " * 20} for i in range(10)]
+
+        async def worker() -> None:
+            for number in numbers:
+                body = {"model": "team", "messages": messages, "max_tokens": 200}
+                began = time.perf_counter()
+                async with session.post(
+                    f"http://127.0.0.1:{self.port}/v1/chat/completions",
+                    json=body,
+                    headers={**headers, "x-litellm-session-id": f"s{number // 8}"},
+                ) as answer:
+                    await answer.read()
+                    answer.raise_for_status()
+                self.seconds.append(time.perf_counter() - began)
+
+        began = time.perf_counter()
+        await asyncio.gather(*(worker() for _ in range(concurrency)))
+        self.rates.append(requests / (time.perf_counter() - began))
+
+
+async def measure(proxies: Mapping[str, Proxy], requests: int, rounds: int, concurrency: int) -> dict[str, Any]:
+    """Load both in turn, the first round unmeasured."""
+    timeout = aiohttp.ClientTimeout(total=120)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+        for proxy in proxies.values():
+            await proxy.ready(session)
+        for number in range(rounds + 1):
+            order = list(proxies.values())
+            for proxy in order if number % 2 else reversed(order):
+                await proxy.load(session, requests, concurrency, number * requests)
+            if number == 0:
+                for proxy in order:
+                    proxy.rates.clear()
+                    proxy.seconds.clear()
+    result: dict[str, Any] = {name: _summary(proxy) for name, proxy in proxies.items()}
+    noop, ours = (proxies[name].rates for name in SIDES)
+    ratios = [high / low for low, high in zip(noop, ours, strict=True)]
+    spread = statistics.stdev(ratios) if len(ratios) > 1 else 0.0
+    result["ratio"] = statistics.fmean(ratios)
+    result["ratio_95"] = 1.96 * spread / math.sqrt(len(ratios))
+    return result
+
+
+def _summary(proxy: Proxy) -> dict[str, float]:
+    ordered = sorted(proxy.seconds)
+    return {
+        "requests_per_s": statistics.median(proxy.rates),
+        "p50_ms": 1000 * ordered[len(ordered) // 2],
+        "p99_ms": 1000 * ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=150, help="per round and side")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--concurrency", type=int, default=8)
+    parser.add_argument("--candidates", type=int, default=3, help="deployments")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    server = context.Process(target=serve, args=(theirs,), daemon=True)
+    server.start()
+    upstream = f"http://127.0.0.1:{ours.recv()}/v1"
+    with tempfile.TemporaryDirectory() as folder:
+        proxies = {
+            "noop": Proxy(Path(folder, "noop"), upstream, "noop_logger.noop"),
+            "steproute": Proxy(Path(folder, "steproute"), upstream, "steproute.plugins.litellm.proxy"),
+        }
+        try:
+            for proxy in proxies.values():
+                proxy.start(options.candidates)
+            row = asyncio.run(measure(proxies, options.requests, options.rounds, options.concurrency))
+        finally:
+            for proxy in proxies.values():
+                proxy.stop()
+            server.terminate()
+            server.join(5)
+    if options.json:
+        sys.stdout.write(json.dumps(row) + "\n")
+        return
+    sys.stdout.write(
+        f"{options.rounds} rounds of {options.requests} requests, {options.concurrency} at a time; "
+        f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}\n"
+    )
+    for name in SIDES:
+        said = row[name]
+        sys.stdout.write(
+            f"{name:10} {said['requests_per_s']:7.1f} requests/s   p50 {said['p50_ms']:6.1f} ms   p99 {said['p99_ms']:6.1f} ms\n"
+        )
+    sys.stdout.write(f"steproute / noop: {row['ratio']:.3f} ± {row['ratio_95']:.3f} of the requests per second\n")
+
+
+if __name__ == "__main__":
+    main()
