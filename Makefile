@@ -8,7 +8,7 @@ PYTEST ?=
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint speed test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-tau2 test-pythons clean
+.PHONY: run test lint speed speed-litellm test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-litellm-proxy test-litellm-oldest test-tau2 test-pythons clean
 
 run: .venv/.stamp  ## the main job: a routed AG2 group chat against every baseline, replayed from recordings
 	$(BIN)/steproute run humaneval --framework ag2 --backend cassette \
@@ -28,10 +28,14 @@ speed: .venv/.stamp  ## what a decision costs, next to mabwiser; and what the im
 	$(BIN)/python benchmarks/speed/decide_observe.py
 	$(BIN)/python benchmarks/speed/import_time.py
 
+speed-litellm: .venvs/litellm-proxy/.stamp  ## what routing costs a call of LiteLLM's SDK, and its proxy
+	.venvs/litellm-proxy/bin/python benchmarks/speed/litellm_overhead.py
+	.venvs/litellm-proxy/bin/python benchmarks/speed/litellm_proxy.py
+
 # --- extras too heavy, or too old, for one environment: each gets its own -----------------------------------
 
 test-all: test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest \
-	test-langchain-oldest test-tau2 test-pythons
+	test-langchain-oldest test-litellm-proxy test-litellm-oldest test-tau2 test-pythons
 
 test-torch: .venvs/torch/.stamp
 	.venvs/torch/bin/python -m pytest tests/integrations/test_embedders.py
@@ -67,6 +71,20 @@ test-langgraph-oldest: .venvs/langgraph-oldest/.stamp
 test-langchain-oldest: .venvs/langchain-oldest/.stamp
 	.venvs/langchain-oldest/bin/python -m pytest $(LANGGRAPH)
 .venvs/langchain-oldest/.stamp: WITH := '.[langgraph,test]' langchain==1.2.18 langchain-core==1.3.3 langchain-openai langchain-ollama
+
+# what `litellm[proxy]` asks for, without litellm-proxy, which not every index has: the proxy's code is in litellm itself
+LITELLM := tests/plugins/litellm tests/examples/test_litellm.py
+LITELLM_PROXY := apscheduler azure-identity backoff 'backports-zstd;python_version<"3.14"' boto3 cryptography email-validator \
+	expression fastapi fastapi-sso gunicorn httpx2 'mcp>=2.3,<3' orjson pyjwt pynacl python-multipart redis restrictedpython \
+	'rich<14' rq 'semver<4' soundfile 'starlette>=1,<2' uvicorn uvloop 'websockets>=15,<16'
+test-litellm-proxy: .venvs/litellm-proxy/.stamp
+	.venvs/litellm-proxy/bin/python -m pytest $(LITELLM)
+.venvs/litellm-proxy/.stamp: WITH := '.[litellm,test]' $(LITELLM_PROXY)
+
+# tau2 pins this version
+test-litellm-oldest: .venvs/litellm-oldest/.stamp
+	.venvs/litellm-oldest/bin/python -m pytest $(LITELLM)
+.venvs/litellm-oldest/.stamp: WITH := '.[litellm,test]' 'litellm[proxy]==1.80.15'
 
 test-tau2: .venvs/tau2/.stamp
 	.venvs/tau2/bin/python -m pytest tests/benchmarks/tau2
