@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
@@ -74,7 +75,7 @@ def _head(task: Mapping[str, Any] | None) -> str:
 
 
 def _came(decision: str, came: Mapping[str, list[dict[str, Any]]]) -> str:
-    lines = []
+    lines: list[str] = []
     for row in came["outcomes"]:
         if row["decision"] == decision:
             cost = "usd unknown" if row["usd"] is None else f"usd {row['usd']:.4g}"
@@ -86,16 +87,22 @@ def _came(decision: str, came: Mapping[str, list[dict[str, Any]]]) -> str:
                 f"  ↳ {row['model']}: {row['prompt_tokens']} + {row['completion_tokens']} tokens, {cost}, "
                 f"{row['seconds']:.3g} s{energy}; {told}"
             )
-    for row in came["evidence"]:
+            lines += _evidence(row, "")
+    for row in came["reports"]:
         if row["decision"] == decision:
-            detail = f" ({row['detail']})" if row["detail"] else ""
-            lines.append(
-                f"    {row['source']}: {row['score']:.3g} of {row['count']} checks{detail}{' · later' if row['late'] else ''}"
-            )
+            lines += _evidence(row, " · later")
     for row in came["experiences"]:
         if row["decision"] == decision:
             lines.append(f"    learnt: gain {row['gain']:+.3f} with reliability {row['reliability']:.2f}")
     return "\n".join(lines) or "  ↳ no outcome was reported"
+
+
+def _evidence(row: Mapping[str, Any], when: str) -> list[str]:
+    return [
+        f"    {item['source']}: {item['score']:.3g} of {item['count']} checks"
+        f"{' (' + item['detail'] + ')' if item.get('detail') else ''}{when}"
+        for item in json.loads(row["evidence"])
+    ]
 
 
 def _end(row: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from steproute.errors import StoreError
 from steproute.redact import redact
 from steproute.store.ownership import FileOwner
-from steproute.store.schema import REVISION, metadata
+from steproute.store.schema import REVISION, VIEWS, metadata
 
 Row = Sequence[Any]
 BUSY_S = 30.0
@@ -173,7 +173,9 @@ class Connection:
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7205759403792793)")
             else:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            metadata.create_all(connection)
+            if not inspect(connection).has_table("alembic_version"):  # nobody else was faster
+                metadata.create_all(connection)
+                connection.exec_driver_sql(VIEWS[self.engine.dialect.name])
             stamp(connection, REVISION)
             if self.sqlite:
                 connection.exec_driver_sql("COMMIT")

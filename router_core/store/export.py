@@ -88,6 +88,6 @@ COLUMNS = {
     **dict.fromkeys(
         ("task", "step", "role", "model", "policy", "reason", "answered_by", "call_id", "energy_source"), "str"
     ),
-    **dict.fromkeys(("error", "domain", "dimension", "candidates", "budget", "prompt", "output"), "str"),
+    **dict.fromkeys(("error", "domain", "dimension", "candidates", "budget", "evidence", "prompt", "output"), "str"),
 }
 """Columns of a Parquet file; candidates and budget are JSON text there."""

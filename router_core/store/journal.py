@@ -18,7 +18,7 @@ from steproute.store.batch import Batch
 from steproute.store.connection import Connection
 from steproute.store.merge import Merger
 from steproute.store.restore import Parts, Restorer
-from steproute.store.rows import clean, decision_values, outcome_values, plain_json
+from steproute.store.rows import clean, decision_values, evidence_json, outcome_values, plain_json
 from steproute.store.shared import SharedAccounts
 from steproute.store.snapshots import Snapshots
 from steproute.store.spool import Spool, default_folder
@@ -147,13 +147,11 @@ class Journal:
                 if key is not None:
                     self.batch.freed.append(key)
         self.batch.outcomes.append(((*head, *values), spends))
-        self._add_evidence(head, decision.id, outcome.evidence, late=False)
         self._touch(task)
 
     def reported(self, task: str, decision: str, evidence: Sequence[Evidence]) -> None:
         """See `StepLog.reported`."""
-        self.seq += 1
-        self._add_evidence((self.seq, self.writer.id, self.clock(), clean(task)), decision, evidence, late=True)
+        self._event("reports", task, self.clock(), (decision, evidence_json(evidence, self.store.prompts)))
         self._touch(task)
 
     def learnt(self, item: OpenStep, feedback: Feedback) -> None:
@@ -312,13 +310,6 @@ class Journal:
         self.seq += 1
         self.batch.rows.setdefault(table, []).append((self.seq, self.writer.id, created, clean(task), *values))
 
-    def _add_evidence(self, head: tuple[Any, ...], decision: str, evidence: Sequence[Evidence], late: bool) -> None:
-        if evidence:
-            rows = self.batch.rows.setdefault("evidence", [])
-            for item in evidence:
-                detail = clean(item.detail) if self.store.prompts and item.detail else None
-                rows.append((*head, decision, clean(item.source), item.score, item.count, late, detail))
-
     def _touch(self, task: str) -> None:
         """Other workers have to hear of it; where one process owns the store, the task's rows say as much."""
         if self.shared:
@@ -327,7 +318,7 @@ class Journal:
     def _rng(self) -> str:
         state = self._parts.rng.bit_generator.state
         inner = state["state"]
-        return f"{state['bit_generator']} {inner['state']:x} {inner['inc']:x} {state['has_uint32']} {state['uinteger']}"
+        return f"{inner['state']:x} {inner['inc']:x} {state['has_uint32']} {state['uinteger']} {state['bit_generator']}"
 
     def _note_embedder(self, name: str, dim: int) -> None:
         if name not in self._embedders:

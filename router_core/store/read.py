@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from sqlalchemy.pool import NullPool
 from steproute.errors import StoreError
 from steproute.redact import redact
 from steproute.store.connection import store_url
+from steproute.store.rows import candidates_of
 from steproute.store.migrate import current_revision, known_revisions
-from steproute.store.schema import REVISION, decisions, endings, evidence, experiences, outcomes, queues, tasks
+from steproute.store.schema import REVISION, decisions, endings, experiences, outcomes, queues, reports, tasks
 
 PAGE = 5000
 LATEST = 5000
@@ -108,9 +109,9 @@ class StoreReader:
         return self._all(query)
 
     def follow(self, task: str) -> dict[str, list[dict[str, Any]]]:
-        """What came of a task's decisions: its outcomes, evidence, lessons and endings."""
+        """What came of a task's decisions: its outcomes, late evidence, lessons and endings."""
         found = {}
-        for table in (outcomes, evidence, experiences, endings):
+        for table in (outcomes, reports, experiences, endings):
             found[table.name] = self._all(select(table).where(table.c.task == task).order_by(table.c.n))
         return found
 
@@ -248,12 +249,14 @@ _CAME = (
     "energy_j",
     "energy_source",
     "error",
+    "evidence",
     "output",
 )
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(row)
-    for name in ("candidates", "budget"):
-        found[name] = json.loads(found[name])
+    found["candidates"] = [asdict(item) for item in candidates_of(found["candidates"])]
+    found["budget"] = json.loads(found["budget"])
+    found["evidence"] = json.loads(found["evidence"]) if found["evidence"] else []
     return found

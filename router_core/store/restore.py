@@ -24,7 +24,7 @@ from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.health import Health
 from steproute.learning import Learner
-from steproute.ledger import Evidence, Task
+from steproute.ledger import Task
 from steproute.models import ModelPool
 from steproute.policies.base import Feedback, Policy
 from steproute.predict.base import GainEstimator
@@ -226,7 +226,7 @@ class Restorer:
         found = self._connection.rows("SELECT rng FROM decisions ORDER BY n DESC LIMIT 1")
         if not found or found[0][0] is None:
             return
-        kind, state, inc, has, value = str(found[0][0]).split()
+        state, inc, has, value, kind = str(found[0][0]).split()
         generator = self._parts.rng.bit_generator
         if generator.state["bit_generator"] == kind:
             generator.state = {
@@ -368,7 +368,7 @@ class Restorer:
         if event["call_id"] in state.billed:
             return
         state.billed.add(event["call_id"])
-        outcome = outcome_of(event, ())
+        outcome = outcome_of(event)
         model = self._reader.model(event["model"])
         made = state.made.get((event["step"], event["attempt"]))
         if made is not None and made.decision.id != event["decision"]:
@@ -389,21 +389,19 @@ class Restorer:
                 item.step = step_of(event, outcome)
         state.baseline, state.latest = progress.g, progress
 
-    def _apply_evidence(self, event: Event, state: TaskState, learn: bool) -> None:
+    def _apply_reports(self, event: Event, state: TaskState, learn: bool) -> None:
         index = next((i for i, step in enumerate(state.ledger.steps) if step.id == event["decision"]), None)
         if index is None:
             return
-        item: Evidence = evidence_of(event)
-        state.ledger.steps[index].outcome.evidence.append(item)
+        step = state.ledger.steps[index]
+        step.outcome.evidence.extend(evidence_of(event))
         state.tracker.rewind(index)
-        if event["late"]:
-            with self._parts.faults.kept("progress"):
-                state.progress()
-            after = state.tracker.after(index)
-            step = state.ledger.steps[index]
-            step.g = after.g if after is not None else step.g
-            self._parts.learner.moved(state, index)
-            state.baseline = state.latest.g
+        with self._parts.faults.kept("progress"):
+            state.progress()
+        after = state.tracker.after(index)
+        step.g = after.g if after is not None else step.g
+        self._parts.learner.moved(state, index)
+        state.baseline = state.latest.g
 
     def _apply_experiences(self, event: Event, state: TaskState, learn: bool) -> None:
         item = next((item for item in state.waiting if item.decision.id == event["decision"]), None)
@@ -442,5 +440,5 @@ _RANK = {table.name: rank for rank, table in enumerate(schema.EVENTS)}
 
 
 def in_order(events: list[Event]) -> list[Event]:
-    """Events as they happened: by `seq`, those of one worker together, an outcome before its evidence."""
+    """Events as they happened: by `seq`, those of one worker together, an outcome before what was learnt of it."""
     return sorted(events, key=lambda event: (event["seq"], event["writer"], _RANK[event["kind"]], event["n"]))

@@ -77,7 +77,7 @@ def decision_values(
         progress.d,
         progress.e,
         decision.prompt_tokens,
-        plain_json(decision.candidates),
+        candidates_json(decision.candidates),
         "{}" if chosen is None else plain_json(chosen.worst),
         plain_json(held) if limited else "{}",
         pack_memo(context.memo),
@@ -118,9 +118,58 @@ def outcome_values(
         progress.r,
         progress.d,
         progress.e,
+        evidence_json(outcome.evidence, output is not None),
         fingerprint,
         None if output is None else clean(output),
     )
+
+
+def evidence_json(evidence: Sequence[Evidence], details: bool) -> str:
+    """A list of observations; their details, which may quote the user, only where asked."""
+    if not evidence:
+        return "[]"
+    items = [{"source": item.source, "score": item.score, "count": item.count} for item in evidence]
+    if details:
+        for item, entry in zip(evidence, items, strict=True):
+            entry["detail"] = item.detail
+    return clean(plain_json(items))
+
+
+def candidates_json(candidates: Sequence[CandidateScore]) -> str:
+    """Every candidate, by column: what was scored first, then why the others were left out. Half as long as row by row."""
+    scored = [item for item in candidates if item.score is not None]
+    terms = dict.fromkeys(name for item in scored for name in item.terms)
+    costs = dict.fromkeys(name for item in scored for name in item.cost)
+    return plain_json(
+        {
+            "model": [item.model for item in scored],
+            "score": [item.score for item in scored],
+            "propensity": [item.propensity for item in scored],
+            "gain": [item.gain for item in scored],
+            "gain_sd": [item.gain_sd for item in scored],
+            "terms": {name: [item.terms.get(name) for item in scored] for name in terms},
+            "cost": {name: [item.cost.get(name) for item in scored] for name in costs},
+            "left_out": {item.model: item.cause for item in candidates if item.score is None},
+        }
+    )
+
+
+def candidates_of(text: str) -> list[CandidateScore]:
+    """Read what `candidates_json` made."""
+    data = json.loads(text)
+    found = [
+        CandidateScore(
+            model,
+            data["score"][i],
+            {name: values[i] for name, values in data["terms"].items() if values[i] is not None},
+            {name: values[i] for name, values in data["cost"].items() if values[i] is not None},
+            data["gain"][i],
+            data["gain_sd"][i],
+            data["propensity"][i],
+        )
+        for i, model in enumerate(data["model"])
+    ]
+    return found + [CandidateScore(model, None, cause=cause) for model, cause in data["left_out"].items()]
 
 
 def failure_kind(error: str) -> str:
@@ -159,7 +208,7 @@ class Reader:
 
     def decision(self, row: Mapping[str, Any]) -> Decision:
         """A decision as it was made."""
-        candidates = [CandidateScore(**item) for item in json.loads(row["candidates"])]
+        candidates = candidates_of(row["candidates"])
         return Decision(
             id=row["id"],
             task=row["task"],
@@ -213,7 +262,7 @@ class Reader:
         )
 
 
-def outcome_of(row: Mapping[str, Any], evidence: Sequence[Evidence]) -> Outcome:
+def outcome_of(row: Mapping[str, Any]) -> Outcome:
     """An outcome as it was observed."""
     return Outcome(
         call_id=row["call_id"],
@@ -228,7 +277,7 @@ def outcome_of(row: Mapping[str, Any], evidence: Sequence[Evidence]) -> Outcome:
         energy_source=row["energy_source"],
         amounts=json.loads(row["amounts"]),
         error=row["error"],
-        evidence=list(evidence),
+        evidence=evidence_of(row),
     )
 
 
@@ -244,9 +293,9 @@ def step_of(row: Mapping[str, Any], outcome: Outcome) -> Step:
     )
 
 
-def evidence_of(row: Mapping[str, Any]) -> Evidence:
-    """One observation."""
-    return Evidence(source=row["source"], score=row["score"], count=row["count"], detail=row["detail"] or "")
+def evidence_of(row: Mapping[str, Any]) -> list[Evidence]:
+    """What was observed."""
+    return [Evidence(**item) for item in json.loads(row["evidence"])]
 
 
 def progress_of(row: Mapping[str, Any]) -> Progress:

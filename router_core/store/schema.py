@@ -93,20 +93,17 @@ outcomes = _event(
     Column("r", Float, nullable=False),
     Column("d", Float, nullable=False),
     Column("e", Float, nullable=False),
+    Column("evidence", Text, nullable=False),
     Column("fingerprint", BigInteger, nullable=False),
     Column("output", Text),
     UniqueConstraint("task", "call_id", name="outcomes_call"),
 )
 
-evidence = _event(
-    "evidence",
+reports = _event(
+    "reports",
     Column("decision", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("score", Float, nullable=False),
-    Column("count", Integer, nullable=False),
-    Column("late", Boolean, nullable=False),
-    Column("detail", Text),
-    Index("evidence_task", "task"),
+    Column("evidence", Text, nullable=False),
+    Index("reports_task", "task"),
 )
 
 experiences = _event(
@@ -216,5 +213,25 @@ writers = Table(
     Column("place", Text, nullable=False),
 )
 
-EVENTS = (decisions, outcomes, evidence, experiences, endings)
+EVENTS = (decisions, outcomes, reports, experiences, endings)
 """Tables that learning is replayed from, in the order in which events of one `seq` apply."""
+
+VIEWS = {
+    "sqlite": """CREATE VIEW evidence AS
+SELECT o.seq, o.writer, o.created, o.task, o.decision, json_extract(e.value, '$.source') AS source,
+    json_extract(e.value, '$.score') AS score, json_extract(e.value, '$.count') AS count, 0 AS late
+FROM outcomes o, json_each(o.evidence) e
+UNION ALL
+SELECT r.seq, r.writer, r.created, r.task, r.decision, json_extract(e.value, '$.source'),
+    json_extract(e.value, '$.score'), json_extract(e.value, '$.count'), 1
+FROM reports r, json_each(r.evidence) e""",
+    "postgresql": """CREATE VIEW evidence AS
+SELECT o.seq, o.writer, o.created, o.task, o.decision, e ->> 'source' AS source,
+    (e ->> 'score')::float AS score, (e ->> 'count')::int AS count, false AS late
+FROM outcomes o, jsonb_array_elements(o.evidence::jsonb) e
+UNION ALL
+SELECT r.seq, r.writer, r.created, r.task, r.decision, e ->> 'source',
+    (e ->> 'score')::float, (e ->> 'count')::int, true
+FROM reports r, jsonb_array_elements(r.evidence::jsonb) e""",
+}
+"""Evidence row by row, for SQL: it is kept with the outcome it came with, or as a report of its own."""

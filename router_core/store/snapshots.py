@@ -59,7 +59,7 @@ class Snapshots:
         """Write one now; the oldest beyond `KEPT` goes."""
         connection = self._connection
         if not cursors:
-            names = ("decisions", "outcomes", "evidence", "experiences", "endings")
+            names = ("decisions", "outcomes", "reports", "experiences", "endings")
             cursors = {name: int(connection.rows(f"SELECT COALESCE(MAX(n), 0) FROM {name}")[0][0]) for name in names}
         state = self.capture().encode()
         with connection.transaction():

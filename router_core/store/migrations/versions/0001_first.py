@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from steproute.store.schema import VIEWS
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -76,22 +78,6 @@ def upgrade() -> None:
     )
     op.create_index("endings_task", "endings", ["task"], unique=False)
     op.create_table(
-        "evidence",
-        sa.Column("n", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
-        sa.Column("seq", sa.BigInteger(), nullable=False),
-        sa.Column("writer", sa.Text(), nullable=False),
-        sa.Column("created", sa.Float(), nullable=False),
-        sa.Column("task", sa.Text(), nullable=False),
-        sa.Column("decision", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("score", sa.Float(), nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
-        sa.Column("late", sa.Boolean(), nullable=False),
-        sa.Column("detail", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("n"),
-    )
-    op.create_index("evidence_task", "evidence", ["task"], unique=False)
-    op.create_table(
         "experiences",
         sa.Column("n", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("seq", sa.BigInteger(), nullable=False),
@@ -142,6 +128,7 @@ def upgrade() -> None:
         sa.Column("r", sa.Float(), nullable=False),
         sa.Column("d", sa.Float(), nullable=False),
         sa.Column("e", sa.Float(), nullable=False),
+        sa.Column("evidence", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.BigInteger(), nullable=False),
         sa.Column("output", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("n"),
@@ -154,6 +141,18 @@ def upgrade() -> None:
         sa.Column("advances", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("resource"),
     )
+    op.create_table(
+        "reports",
+        sa.Column("n", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("writer", sa.Text(), nullable=False),
+        sa.Column("created", sa.Float(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("evidence", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("n"),
+    )
+    op.create_index("reports_task", "reports", ["task"], unique=False)
     op.create_table(
         "reservations",
         sa.Column("key", sa.Text(), nullable=False),
@@ -215,10 +214,12 @@ def upgrade() -> None:
         sa.Column("place", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
+    op.execute(VIEWS[op.get_bind().dialect.name])
 
 
 def downgrade() -> None:
     """Drop every table."""
+    op.execute("DROP VIEW evidence")
     op.drop_table("writers")
     op.drop_index(
         "tasks_running",
@@ -230,12 +231,12 @@ def downgrade() -> None:
     op.drop_table("snapshots")
     op.drop_index("reservations_account", table_name="reservations")
     op.drop_table("reservations")
+    op.drop_index("reports_task", table_name="reports")
+    op.drop_table("reports")
     op.drop_table("queues")
     op.drop_table("outcomes")
     op.drop_index("experiences_task", table_name="experiences")
     op.drop_table("experiences")
-    op.drop_index("evidence_task", table_name="evidence")
-    op.drop_table("evidence")
     op.drop_index("endings_task", table_name="endings")
     op.drop_table("endings")
     op.drop_table("embedders")
