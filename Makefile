@@ -8,7 +8,7 @@ PYTEST ?=
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint speed speed-litellm test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-litellm-proxy test-litellm-oldest test-tau2 test-pythons clean
+.PHONY: run test lint speed speed-litellm test-all test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest test-langchain-oldest test-litellm-proxy test-litellm-oldest test-tau2 test-swebench test-pythons clean
 
 run: .venv/.stamp  ## the main job: a routed AG2 group chat against every baseline, replayed from recordings
 	$(BIN)/steproute run humaneval --framework ag2 --backend cassette \
@@ -35,7 +35,7 @@ speed-litellm: .venvs/litellm-proxy/.stamp  ## what routing costs a call of Lite
 # --- extras too heavy, or too old, for one environment: each gets its own -----------------------------------
 
 test-all: test-torch test-chroma test-ag2-classic test-ag2-oldest test-langgraph test-langgraph-oldest \
-	test-langchain-oldest test-litellm-proxy test-litellm-oldest test-tau2 test-pythons
+	test-langchain-oldest test-litellm-proxy test-litellm-oldest test-tau2 test-swebench test-pythons
 
 test-torch: .venvs/torch/.stamp
 	.venvs/torch/bin/python -m pytest tests/integrations/test_embedders.py
@@ -89,6 +89,10 @@ test-litellm-oldest: .venvs/litellm-oldest/.stamp
 test-tau2: .venvs/tau2/.stamp
 	.venvs/tau2/bin/python -m pytest tests/benchmarks/tau2
 .venvs/tau2/.stamp: WITH := '.[tau2,test]'
+
+test-swebench: .venvs/swebench/.stamp
+	.venvs/swebench/bin/python -m pytest tests/benchmarks/swebench
+.venvs/swebench/.stamp: WITH := '.[swebench,testing,test]'
 
 test-pythons:  ## the core on every other Python found
 	@for version in 3.10 3.11 3.12 3.13; do \

@@ -211,7 +211,8 @@ class SweView:
     """Changes to a repository: is there a patch, does it parse, do the target tests pass, does anything else break.
 
     Reads evidence of the sources `patch` (a change is there), `syntax`, `tests` (target tests) and `regressions` (tests
-    that passed before), and `command` (return codes), which alone shows no progress.
+    that passed before), `own_tests` (tests the agent chose to run, which never complete a task), and `command` (return
+    codes), which alone shows no progress.
     """
 
     domain: str = "swe"
@@ -235,6 +236,8 @@ class SweView:
             there = found["patch"].score > 0
             regime = Regime.PARTIAL if there else Regime.RECOVERABLE
             r = max(last.r, 0.3) if there else 0.0
+            if there and "own_tests" in found:
+                r = 0.3 + 0.5 * found["own_tests"].score
             if kept is not None:
                 r *= kept.score
         if regime is Regime.COMPLETE and tests is None:  # what was complete was changed since
