@@ -18,7 +18,7 @@ from steproute.store.batch import Batch
 from steproute.store.connection import Connection
 from steproute.store.merge import Merger
 from steproute.store.restore import Parts, Restorer
-from steproute.store.rows import clean, decision_values, evidence_json, outcome_values, plain_json
+from steproute.store.rows import clean, decision_values, evidence_json, name, outcome_values, plain_json
 from steproute.store.shared import SharedAccounts
 from steproute.store.snapshots import Snapshots
 from steproute.store.spool import Spool, default_folder
@@ -60,6 +60,7 @@ class Journal:
         self._accounts: Accounts
         self._embedders: set[str] = set()
         self._next_sweep = 0.0
+        self._stream = ""
 
     def accounts(self, budget: Budget) -> Accounts:
         """The books: in this process where it owns the store, in the database where it is shared."""
@@ -139,7 +140,7 @@ class Journal:
         values = outcome_values(
             decision, outcome, paid[1], answers, progress, paid[2], mark, output if self.store.prompts else None
         )
-        head = (self.seq, self.writer.id, self.clock(), clean(task))
+        head = (self.seq, self.writer.id, self.clock(), name(task))
         spends: list[tuple[str, str, int]] = []
         if isinstance(self._accounts, SharedAccounts):
             for key, parts in self._accounts.take_settled():
@@ -308,7 +309,7 @@ class Journal:
 
     def _event(self, table: str, task: str, created: float, values: tuple[Any, ...]) -> None:
         self.seq += 1
-        self.batch.rows.setdefault(table, []).append((self.seq, self.writer.id, created, clean(task), *values))
+        self.batch.rows.setdefault(table, []).append((self.seq, self.writer.id, created, name(task), *values))
 
     def _touch(self, task: str) -> None:
         """Other workers have to hear of it; where one process owns the store, the task's rows say as much."""
@@ -316,9 +317,11 @@ class Journal:
             self.batch.touched[clean(task)] = self.clock()
 
     def _rng(self) -> str:
+        """State of the random generator, short; the increment and the kind never change."""
         state = self._parts.rng.bit_generator.state
-        inner = state["state"]
-        return f"{inner['state']:x} {inner['inc']:x} {state['has_uint32']} {state['uinteger']} {state['bit_generator']}"
+        if not self._stream:
+            self._stream = f"{state['state']['inc']:x} {state['bit_generator']}"
+        return f"{state['state']['state']:x} {state['has_uint32']} {state['uinteger']} {self._stream}"
 
     def _note_embedder(self, name: str, dim: int) -> None:
         if name not in self._embedders:

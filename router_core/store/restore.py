@@ -226,7 +226,7 @@ class Restorer:
         found = self._connection.rows("SELECT rng FROM decisions ORDER BY n DESC LIMIT 1")
         if not found or found[0][0] is None:
             return
-        state, inc, has, value, kind = str(found[0][0]).split()
+        state, has, value, inc, kind = str(found[0][0]).split()
         generator = self._parts.rng.bit_generator
         if generator.state["bit_generator"] == kind:
             generator.state = {

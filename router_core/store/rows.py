@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,12 @@ _KIND = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
+def name(text: str) -> str:
+    """`clean`, for what comes again and again: ids, roles, models, reasons."""
+    return clean(text)
+
+
 def clean(text: str) -> str:
     """Text every database can hold: no zero bytes, no halves of surrogate pairs."""
     return printable(text.replace("\x00", "�") if "\x00" in text else text)
@@ -52,17 +59,17 @@ def decision_values(
     chosen = next((item for item in context.candidates if item.model is decision.model), None)
     limited = budget.limits
     held = {
-        "spent": {name: budget.spent.get(name, 0.0) for name in limited},
-        "reserved": {name: budget.reserved.get(name, 0.0) for name in limited},
+        "spent": {key: budget.spent.get(key, 0.0) for key in limited},
+        "reserved": {key: budget.reserved.get(key, 0.0) for key in limited},
         "queues": budget.queues,
     }
     return (
         decision.id,
-        clean(decision.step),
+        name(decision.step),
         decision.attempt,
-        clean(decision.role),
+        name(decision.role),
         context.step,
-        clean(decision.model.name),
+        name(decision.model.name),
         decision.policy,
         decision.propensity,
         decision.explored,
@@ -70,7 +77,7 @@ def decision_values(
         pinned,
         decision.stop,
         finite(decision.stop_score),
-        clean(decision.reason),
+        name(decision.reason),
         progress.g,
         int(progress.regime),
         progress.r,
@@ -97,10 +104,10 @@ def outcome_values(
     return (
         decision.id,
         clean(outcome.call_id),
-        clean(decision.step),
+        name(decision.step),
         decision.attempt,
-        clean(decision.role),
-        clean(model),
+        name(decision.role),
+        name(model),
         answers,
         outcome.prompt_tokens,
         outcome.completion_tokens,
