@@ -26,6 +26,7 @@ lint: .venv/.stamp  ## ruff, its formatter, and mypy --strict on the package as 
 
 speed: .venv/.stamp  ## what a decision costs, next to mabwiser; and what the import costs
 	$(BIN)/python benchmarks/speed/decide_observe.py
+	$(BIN)/python benchmarks/speed/pacer_vs_mabwiser.py
 	$(BIN)/python benchmarks/speed/import_time.py
 
 speed-litellm: .venvs/litellm-proxy/.stamp  ## what routing costs a call of LiteLLM's SDK, and its proxy
