@@ -3,6 +3,8 @@
     score(m) = V·(1 − g)·(ŷ + bonus) − Σ_k w_k·c_k
     w_k = value_k + [limit] exp((c_k + S_k)/L_k)/L_k + [target] Q_k/T_k²
 
+and, where long-run targets are set, plus ŷ·Σ_k Q_k/T_k: progress saves later calls of the task (`owed`).
+
 ŷ comes from the capability model (`steproute.predict.capability`) and the within-task posterior (`steproute.posterior`),
 the bonus is that of the Gittins index: what trying a model is worth for the decisions to come. Where a verifier says pass
 or fail, it calls again as long as that is worth its price (`steproute.policies.verified`).
@@ -135,13 +137,12 @@ class Pacer:
         bonus = np.sqrt(variance) * gittins_bonuses(variance / noise * self.config.horizon) * remaining
         if not self.config.horizon:
             bonus = np.zeros_like(gains)
-        worth = self.config.V * remaining
-        values = worth * (gains + bonus) - prices + TIE * context.rng.random(len(gains))
+        worth = self.config.V * remaining + owed(context)
+        bonus = bonus * self.config.V * remaining  # a queue that grows is paid off with what is known
+        values = worth * gains + bonus - prices + TIE * context.rng.random(len(gains))
         terms = [
             {"V(1-g)y": gain, "exploration": more, "-price": -cost}
-            for gain, more, cost in zip(
-                (worth * gains).tolist(), (worth * bonus).tolist(), prices.tolist(), strict=True
-            )
+            for gain, more, cost in zip((worth * gains).tolist(), bonus.tolist(), prices.tolist(), strict=True)
         ]
         stop = None
         if context.step:
@@ -167,9 +168,10 @@ class Pacer:
         chances = self.verified.chances(beliefs, names, verdicts)
         bonus = np.sqrt(found.variance) * gittins_bonuses(found.variance / found.noise * max(self.config.horizon, 1e-9))
         hopeful = np.clip(chances + self.config.verified.curiosity * bonus, 0.003, 0.997)
-        values = self.config.V * reservation(hopeful, prices / self.config.V, beliefs.rates)
+        worth = self.config.V + owed(context)
+        values = worth * reservation(hopeful, prices / worth, beliefs.rates)
         held = [self.verified.answer_right(beliefs, i, *verdict) for i, verdict in enumerate(verdicts)]
-        stop = self.config.V * max(held) if held else None
+        stop = worth * max(held) if held else None
         terms = [
             {"P(right)": chance, "exploration": hope - chance, "price": cost}
             for chance, hope, cost in zip(chances.tolist(), hopeful.tolist(), prices.tolist(), strict=True)
@@ -293,6 +295,20 @@ def price(context: StepContext) -> Floats:
             weight = weight + budget.queues.get(name, 0.0) / limit.unit**2
         total += weight * costs
     return total
+
+
+def owed(context: StepContext) -> float:
+    """What finishing a task is worth to the queues, in units of progress: Σ_k Q_k·T_k/scale².
+
+    A task takes about its targets in all, so progress saves that much of what would be spent on it later. Without this term a
+    long-run target would only compare single calls, and a weak model, cheap per call, be chosen the more the dearer calls get.
+    """
+    budget = context.budget
+    return sum(
+        budget.queues.get(name, 0.0) * limit.target / limit.unit**2
+        for name, limit in budget.limits.items()
+        if limit.target is not None
+    )
 
 
 def _read_prior(file: Path | None) -> dict[str, dict[str, float]]:
