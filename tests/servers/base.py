@@ -52,6 +52,10 @@ class Received:
 Script = Callable[[dict[str, Any]], "Reply | Hang"]
 
 
+class _Listener(ThreadingHTTPServer):
+    request_queue_size = 128  # many clients may call at the same moment
+
+
 class FakeServer:
     """An HTTP server on a free loopback port. Replies are taken from `script`, or from what `queue` was given.
 
@@ -71,7 +75,7 @@ class FakeServer:
         self.hung = threading.Event()
         """Set when a request has begun to hang: what a test waits for before it cancels."""
         self.answers = _answers(upstream)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
+        self._http = _Listener(("127.0.0.1", 0), self.handler)
         self._http.daemon_threads = True
         self._http.fake = self  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

@@ -199,6 +199,7 @@ def test_a_reply_without_any_call_frees_the_reservation(
     assert agent.invoke(ASK, CONFIG)["messages"][-1].content == "canned"
     assert server.calls == []
     assert router.accounts.spending("t").reserved["usd"] == 0
+    assert not any(router.fleet.in_flight(name) for name in clients)
     assert router.ledger("t").steps == []  # type: ignore[union-attr]
 
 

@@ -664,10 +664,10 @@ def test_langgraph_missing_names_the_extra() -> None:
     import subprocess
     import sys
 
-    for name, module in (
-        ("router_node", "langgraph"),
-        ("RoutingMiddleware", "langchain"),
-        ("RoutedChatModel", "langchain_core"),
+    for name, module, extra in (
+        ("router_node", "langgraph", "langgraph"),
+        ("RoutingMiddleware", "langchain", "langchain"),
+        ("RoutedChatModel", "langchain_core", "langgraph"),
     ):
         code = (
             f"import sys; sys.modules['{module}'] = None; sys.modules['{module}.graph'] = None\n"
@@ -675,5 +675,5 @@ def test_langgraph_missing_names_the_extra() -> None:
             f"try: p.{name}\nexcept ImportError as e: print(e)"
         )
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        assert "pip install 'steproute[langgraph]'" in out
+        assert f"pip install 'steproute[{extra}]'" in out
         assert name in out
