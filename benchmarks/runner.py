@@ -22,7 +22,7 @@ from steproute.benchmarks.protocol import Benchmark, ProgressReport, Result, Sta
 from steproute.benchmarks.resume import teach
 from steproute.benchmarks.rundir import RunDirectory
 from steproute.benchmarks.seat import Played, Seat
-from steproute.benchmarks.summary import summarise
+from steproute.benchmarks.summary import judged, summarise
 from steproute.errors import BudgetExceeded, ConfigError, NoEligibleModel, unknown_name
 from steproute.ledger import Ledger, Task
 from steproute.models import Model
@@ -70,6 +70,7 @@ def run(
             folder = RunDirectory.create(benchmark.name, settings, options.out)
         benchmark.prepare(Stage(order, models, deployments, folder.path, progress))
         rows: list[dict[str, Any]] = []
+        verdicts: dict[str, dict[str, float]] = {}
         for number, policy in enumerate(policies):
             router = benchmark.router(policy, pool)
             done = {row["task"]: row for row in folder.tasks() if row["policy"] == policy}
@@ -83,8 +84,10 @@ def run(
                 folder.add(played.steps, played.task)
                 rows.append(played.task)
                 progress(policy, at + position, len(policies) * len(order))
+            verdicts[policy] = judged(router)
         progress("done", 1, 1)
     summary = summarise(rows, pool, options.price_of_second or 0.0, options.power_w, options.value_usd or 0.0)
+    summary = [{**row, **({"evidence": found} if (found := verdicts.get(row["policy"])) else {})} for row in summary]
     folder.summary(summary)
     return Result(folder.path, summary, sum(bool(row.get("error")) for row in rows))
 

@@ -11,8 +11,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from steproute.evidence import EvidenceModel
 from steproute.models import Model
 from steproute.report.summary import wilson
+from steproute.router import Router
 
 
 def summarise(
@@ -70,6 +72,23 @@ def summarise(
     return summary
 
 
+def judged(router: Router) -> dict[str, float]:
+    """What a router's evidence model made of the checks on the tasks it held out: Brier and ECE with a check's score taken
+    for the truth (before), and as weighed and calibrated (after). Empty where there is none, or no result was told."""
+    model = router.reliability
+    report = next(iter(model.report()), None) if isinstance(model, EvidenceModel) else None
+    if report is None:
+        return {}
+    before, after = report.face_value, report.calibrated
+    return {
+        "tasks": report.tasks,
+        "brier_before": before.brier,
+        "brier_after": after.brier,
+        "ece_before": before.ece,
+        "ece_after": after.ece,
+    }
+
+
 def _source(power_w: float | None) -> str:
     return "the models' profiles" if power_w is None else f"seconds x {power_w:g} W given by the user"
 
@@ -121,6 +140,13 @@ def tables(summary: Sequence[Mapping[str, Any]], title: str) -> Group:
     notes.append("fooled: passed all visible checks, failed the hidden tests.")
     if faulty:
         notes.append("errors: tasks that ended in a fault, counted as failed; `--resume` tries them again.")
+    for row in summary:
+        if seen := row.get("evidence"):
+            notes.append(
+                f"{row['policy']}: visible checks taken for the truth → as learnt, on {seen['tasks']} held-out tasks: "
+                f"Brier {seen['brier_before']:.3f} → {seen['brier_after']:.3f}, "
+                f"ECE {seen['ece_before']:.3f} → {seen['ece_after']:.3f}."
+            )
     if energy:
         notes.append(f"joules: {next(row['energy_source'] for row in summary if row['energy_source'])}, not measured.")
     return Group(results, Text("\n".join(notes), style="dim"), "", shares)
