@@ -41,9 +41,13 @@ def budget() -> Budget:
     return Budget(usd=1e6, seconds=Limit(limit=1e9, hard=False), tokens=Limit(target=1e4))
 
 
-def stepper(store: Store | None, policy: str) -> Callable[[], None]:
+def make(store: Store | None, policy: str) -> Router:
+    """A router that lets its faults through."""
+    return Router(candidates(), budget(), policy, seed=0, on_error="raise", store=store)
+
+
+def stepper(router: Router) -> Callable[[], None]:
     """One decision and its outcome; a task ends after `STEPS` of them."""
-    router = Router(candidates(), budget(), policy, seed=0, on_error="raise", store=store)
     numbers = iter(range(10**9))
 
     def step() -> None:
@@ -62,7 +66,7 @@ def stepper(store: Store | None, policy: str) -> Callable[[], None]:
 def overhead(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """CPU per step without and with a store; rounds of both alternate."""
     target = options.store or str(folder / "overhead.db")
-    sides = {"no store": stepper(None, options.policy), "store": stepper(Store(target), options.policy)}
+    sides = {"no store": stepper(make(None, options.policy)), "store": stepper(make(Store(target), options.policy))}
     times: dict[str, list[float]] = {name: [] for name in sides}
     for step in sides.values():
         for _ in range(300):
@@ -85,10 +89,11 @@ def overhead(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def million(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Fill a store by copying real steps many times over, then ask it."""
     path = folder / "million.db"
-    step = stepper(Store(path), options.policy)
-    for _ in range(2000 * STEPS // 10):
+    router = make(Store(path), options.policy)
+    step = stepper(router)
+    for _ in range(2000):
         step()
-    del step
+    router.close()
     began = time.perf_counter()
     _multiply(path, options.rows)
     filled = time.perf_counter() - began
@@ -110,7 +115,7 @@ def million(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found["log_one_model_50_ms"] = round(1e3 * _timed(lambda: list(reader.steps(Filter(model="m3"), 50))), 1)
 
     def start() -> None:
-        Router(candidates(), budget(), options.policy, store=Store(path), on_error="raise").close()
+        make(Store(path), options.policy).close()
 
     found["restart_ms"] = round(1e3 * statistics.median([_timed(start) for _ in range(3)]), 1)
     return found
@@ -138,7 +143,10 @@ def _multiply(path: Path, rows: int) -> None:
                 f"WHERE {key} NOT LIKE '%/%'{first}"
             )
         connection.execute("COMMIT")
-    marks = {table.name: connection.execute(f"SELECT MAX(n) FROM {table.name}").fetchone()[0] for table in EVENTS}
+    marks = {
+        table.name: connection.execute(f"SELECT COALESCE(MAX(n), 0) FROM {table.name}").fetchone()[0]
+        for table in EVENTS
+    }
     connection.execute("UPDATE snapshots SET cursors = ?", (json.dumps(marks),))
     connection.close()
 

@@ -32,7 +32,7 @@ class Store:
     """True = goals, prompts, outputs and details of evidence are kept too. Without it no text of the user's is."""
     snapshot_every: int = 5000
     """Events between two snapshots of what was learnt; 0 = none, and a restart reads the whole log."""
-    replay_limit: int = 100_000
+    replay_limit: int = 20_000
     """Most decisions that are learnt from again at a start for which no snapshot fits."""
     poll_s: float = 1.0
     """Shared: seconds between two looks at what other workers learnt."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ class Connection:
 
                 self._raw.autocommit = True
                 self._pipelines = psycopg.capabilities.has_pipeline()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 — drivers have errors of their own; told to the caller as ours
             self._drop()
             raise StoreError(f"store {self.label}: cannot be opened: {self.said(error)}") from None
 
@@ -123,10 +123,8 @@ class Connection:
 
     def _drop(self) -> None:
         if self._fairy is not None:
-            try:
+            with suppress(Exception):  # one that is gone already cannot be closed, and nothing is lost by that
                 self._fairy.invalidate()
-            except Exception:  # noqa: BLE001 — a connection that is gone already cannot be closed; nothing is lost
-                pass
         self._fairy = self._raw = None
 
     def _engine(self, timeout_s: float) -> Engine:

@@ -18,8 +18,9 @@ GROUP = 20_000
 def write_jsonl(steps: Iterable[Mapping[str, Any]], file: IO[str]) -> int:
     """One JSON object per line; gives how many."""
     n = 0
-    for n, step in enumerate(steps, start=1):
+    for step in steps:
         file.write(plain_json(step) + "\n")
+        n += 1
     return n
 
 

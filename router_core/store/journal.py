@@ -44,7 +44,7 @@ class Journal:
         self.connection = Connection(store.target, store.shared, store.timeout_s)
         self.shared = self.connection.shared
         spool = None
-        if self.shared and not self.connection.sqlite or store.spool is not None:
+        if (self.shared and not self.connection.sqlite) or store.spool is not None:
             spool = Spool(store.spool or default_folder(), self.connection.label, "")
         self.writer = Writer(self.connection, clock, spool)
         if spool is not None:

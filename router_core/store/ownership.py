@@ -41,6 +41,10 @@ class FileOwner:
             self._file.seek(0)
             holder = self._file.read().strip()
             self._file.close()
+            if holder == f"process {os.getpid()}":
+                raise StoreError(
+                    f"store {path}: open already in this process; close that router first (router.close())"
+                ) from None
             raise StoreError(
                 f"store {path}: in use by another process{f' ({holder})' if holder else ''}; several processes on one file "
                 "must all open it with shared=True (Store(path, shared=True)), or use PostgreSQL"

@@ -15,8 +15,8 @@ from sqlalchemy.pool import NullPool
 from steproute.errors import StoreError
 from steproute.redact import redact
 from steproute.store.connection import store_url
-from steproute.store.rows import candidates_of
 from steproute.store.migrate import current_revision, known_revisions
+from steproute.store.rows import candidates_of
 from steproute.store.schema import REVISION, decisions, endings, experiences, outcomes, queues, reports, tasks
 
 PAGE = 5000

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from steproute.accounts import NANO, Accounts
-from steproute.errors import StoreError
 from steproute.derived import Derived
+from steproute.errors import StoreError
 from steproute.faults import Faults
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast

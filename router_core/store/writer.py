@@ -158,9 +158,9 @@ class Writer:
     def _hopeless(self, error: Exception) -> bool:
         """A batch whose content is refused would hold up all others: it is set aside. True = go on with the next."""
         kinds = ("DataError", "IntegrityError", "InterfaceError", "ProgrammingError")
-        if not self.waiting or type(error).__name__ not in kinds and not any(
+        if not self.waiting or (type(error).__name__ not in kinds and not any(
             base.__name__ in kinds[:2] for base in type(error).__mro__
-        ):  # fmt: skip
+        )):  # fmt: skip
             return False
         batch = self.waiting.popleft()
         self.refused += 1

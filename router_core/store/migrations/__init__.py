@@ -1,0 +1,1 @@
+"""Alembic's environment: run by `steproute.store.migrate`, never imported."""
