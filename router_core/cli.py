@@ -176,10 +176,14 @@ def log(
     model: Annotated[str | None, typer.Option(help="Steps for which this model was chosen.")] = None,
     role: Annotated[str | None, typer.Option(help="Steps of this role.")] = None,
     policy: Annotated[str | None, typer.Option(help="Steps decided by this policy.")] = None,
-    since: Annotated[str | None, typer.Option(help="From then on: 2026-11-30T08:00, or an age like 15m, 2h, 7d.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="From then on: 2026-11-30T08:00, or an age like 15m, 2h, 7d.")
+    ] = None,
     until: Annotated[str | None, typer.Option(help="Before then.")] = None,
     failed: Annotated[bool | None, typer.Option("--failed/--answered", help="Calls that failed, or did not.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most steps; the table shows the latest 50 by itself.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Most steps; the table shows the latest 50 by itself.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="JSON lines, with every candidate.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write to FILE.jsonl or FILE.parquet.")] = None,
 ) -> None:
