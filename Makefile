@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $$p && break; done)
-EXTRAS := ag2,langgraph,litellm,ollama,local,trees,embed,energy,humaneval,testing,dev
+EXTRAS := ag2,langgraph,litellm,ollama,local,trees,embed,energy,humaneval,postgres,parquet,testing,dev
 BIN := .venv/bin
 PYTEST ?=
 export OMP_NUM_THREADS ?= 1
@@ -28,6 +28,7 @@ speed: .venv/.stamp  ## what a decision costs, next to mabwiser; and what the im
 	$(BIN)/python benchmarks/speed/decide_observe.py
 	$(BIN)/python benchmarks/speed/pacer_vs_mabwiser.py
 	$(BIN)/python benchmarks/speed/import_time.py
+	$(BIN)/python benchmarks/speed/store.py overhead
 
 speed-litellm: .venvs/litellm-proxy/.stamp  ## what routing costs a call of LiteLLM's SDK, and its proxy
 	.venvs/litellm-proxy/bin/python benchmarks/speed/litellm_overhead.py
