@@ -46,8 +46,8 @@ class Preparer:
         """
         tools = kwargs.get("tools")
         if not isinstance(tools, QueuedTools):  # bound in a provider's own form: the host knows what it does
-            make = self.desk.clients.__getitem__
-            return self._call(input, config, make, kwargs, tools or (), _asks_for_schema(kwargs))
+            client_of = self.desk.clients.__getitem__
+            return self._call(input, config, client_of, kwargs, tools or (), _asks_for_schema(kwargs))
         del kwargs["tools"]
         structured = _asks_for_schema(kwargs) or _asks_for_schema(tools.options)
 
