@@ -225,20 +225,9 @@ class StoreReader:
         return query
 
 
-_DECIDED = ("n", "created", "task", "step", "attempt", "role", "model", "policy", "propensity", "explored", "fallback")
-_DECIDED += (
-    "pinned",
-    "stop",
-    "reason",
-    "g",
-    "regime",
-    "r",
-    "d",
-    "e",
-    "prompt_tokens",
-    "candidates",
-    "budget",
-    "prompt",
+_DECIDED = (
+    *("n", "created", "task", "step", "attempt", "role", "model", "policy", "propensity", "explored", "fallback"),
+    *("pinned", "stop", "reason", "g", "regime", "r", "d", "e", "prompt_tokens", "candidates", "budget", "prompt"),
 )
 _CAME = (
     "call_id",

@@ -195,7 +195,7 @@ class Restorer:
 
     def _refill(self, until: Mapping[str, int]) -> None:
         """A snapshot has the trees, the log what they were fitted on: samples are made of its latest rows."""
-        estimator = self._parts.estimator
+        estimator: Any = self._parts.estimator
         if not hasattr(estimator, "refill"):
             return
         key = f"state:{estimator.texts.embedder.name}"
@@ -267,7 +267,7 @@ class Restorer:
     def touched(self, row: Event) -> float:
         """When something happened in a task last."""
         found = self._connection.rows("SELECT MAX(created) FROM outcomes WHERE task = ?", (row["id"],))
-        return max(row["touched"], found[0][0] or 0.0)
+        return max(float(row["touched"]), float(found[0][0] or 0.0))
 
     def rebuild(self, row: Event) -> TaskState:
         """The state of a task from its own rows; nobody learns from them."""

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.schema import SchemaItem
 
 REVISION = "0001"
 """Newest revision of the migrations: what this version reads and writes."""
@@ -23,7 +24,7 @@ metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
-def _event(name: str, *columns: Column, **more: object) -> Table:  # type: ignore[type-arg]
+def _event(name: str, *columns: SchemaItem) -> Table:
     """A table that is only ever added to; `seq` and `writer` give the order over all of them."""
     return Table(
         name,

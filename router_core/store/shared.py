@@ -83,8 +83,8 @@ class SharedAccounts(Accounts):
             del self._mine[key]
         self._parents.pop(task, None)
         self._seen.pop(task, None)
-        for key in [key for key in self._slices if key[0] == task]:
-            del self._slices[key]
+        for leased in [leased for leased in self._slices if leased[0] == task]:
+            del self._slices[leased]
         return _units(spent)
 
     def _close(self, task: str, parentless: bool) -> tuple[dict[str, int], bool]:

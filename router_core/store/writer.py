@@ -102,7 +102,9 @@ class Writer:
             while self.waiting:
                 self._write(self.waiting[0])
                 self.waiting.popleft()
-        except (*self.connection.failures, StoreError) as error:
+        except Exception as error:
+            if not isinstance(error, (*self.connection.failures, StoreError)):
+                raise
             if self._hopeless(error):
                 return self.retry(now)
             self._failed(error)
