@@ -62,6 +62,8 @@ class Proxy:
     """Requests per second of each round."""
     seconds: list[float] = field(default_factory=list)
     """Of each request."""
+    cpu_s: float = 0.0
+    """CPU time of the process in the measured rounds."""
     process: Any = None
 
     def start(self, candidates: int) -> None:
@@ -146,9 +148,19 @@ class Proxy:
                     answer.raise_for_status()
                 self.seconds.append(time.perf_counter() - began)
 
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), cpu_seconds(self.process.pid)
         await asyncio.gather(*(worker() for _ in range(concurrency)))
         self.rates.append(requests / (time.perf_counter() - began))
+        self.cpu_s += cpu_seconds(self.process.pid) - busy
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far; 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def measure(proxies: Mapping[str, Proxy], requests: int, rounds: int, concurrency: int) -> dict[str, Any]:
@@ -165,6 +177,7 @@ async def measure(proxies: Mapping[str, Proxy], requests: int, rounds: int, conc
                 for proxy in order:
                     proxy.rates.clear()
                     proxy.seconds.clear()
+                    proxy.cpu_s = 0.0
     result: dict[str, Any] = {name: _summary(proxy) for name, proxy in proxies.items()}
     noop, ours = (proxies[name].rates for name in SIDES)
     ratios = [high / low for low, high in zip(noop, ours, strict=True)]
@@ -178,6 +191,7 @@ def _summary(proxy: Proxy) -> dict[str, float]:
     ordered = sorted(proxy.seconds)
     return {
         "requests_per_s": statistics.median(proxy.rates),
+        "cpu_ms": 1000 * proxy.cpu_s / len(ordered),
         "p50_ms": 1000 * ordered[len(ordered) // 2],
         "p99_ms": 1000 * ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
     }
@@ -221,7 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in SIDES:
         said = row[name]
         sys.stdout.write(
-            f"{name:10} {said['requests_per_s']:7.1f} requests/s   p50 {said['p50_ms']:6.1f} ms   p99 {said['p99_ms']:6.1f} ms\n"
+            f"{name:10} {said['requests_per_s']:7.1f} requests/s   p50 {said['p50_ms']:6.1f} ms   p99 {said['p99_ms']:6.1f} ms   "
+            f"CPU {said['cpu_ms']:5.2f} ms a request\n"
         )
     sys.stdout.write(f"steproute / noop: {row['ratio']:.3f} ± {row['ratio_95']:.3f} of the requests per second\n")
 

@@ -13,6 +13,7 @@ _IMAGE_TOKENS = 800
 _IMAGES = ("image_url", "input_image", "image")
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _TEXT_KEPT = 2000
+_UNSAID = frozenset({"role", "type", "id", "tool_call_id", "call_id", "cache_control"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +104,20 @@ class _Texts:
     def add(self, part: Any, depth: int = 0) -> None:
         """Count a message, a part of one, a tool …"""
         if isinstance(part, str):
-            self.characters += len(part)
-            self.bytes += len(part) if part.isascii() else len(part.encode("utf-8", "replace"))
-            if depth <= 3 and part:
-                self.last = part
-        elif isinstance(part, Mapping):
+            if part:
+                self.characters += len(part)
+                self.bytes += len(part) if part.isascii() else len(part.encode("utf-8", "replace"))
+                if depth <= 3:
+                    self.last = part
+        elif isinstance(part, dict):
             if part.get("type") in _IMAGES:
                 self.images += 1
                 return
             for name, value in part.items():
-                if name not in ("role", "type", "id", "tool_call_id", "call_id", "cache_control"):
+                if value is not None and name not in _UNSAID:
                     self.add(value, depth + 1)
-        elif isinstance(part, Sequence) and depth < 12:
+        elif isinstance(part, (list, tuple)) and depth < 12:
             for item in part:
                 self.add(item, depth + 1)
+        elif hasattr(part, "model_dump") and depth < 12:  # a message object of LiteLLM's own
+            self.add(part.model_dump(), depth)

@@ -90,7 +90,7 @@ def prefixes(messages: Sequence[Any]) -> list[bytes]:
 
 def fingerprint(message: Any) -> bytes:
     """What a message says, whatever client wrote it: role, text without outer blanks, names and arguments of tool calls."""
-    if not isinstance(message, Mapping):
+    if not isinstance(message, dict):
         return hashlib.blake2b(str(message).encode("utf-8", "replace"), digest_size=16).digest()
     content = message.get("content")
     parts = [str(message.get("role") or message.get("type") or ""), _text(content).strip()]
@@ -103,7 +103,7 @@ def fingerprint(message: Any) -> bytes:
 
 
 def _is_reply(message: Any) -> bool:
-    return isinstance(message, Mapping) and (
+    return isinstance(message, dict) and (
         message.get("role") == "assistant" or message.get("type") in ("function_call", "reasoning")
     )
 

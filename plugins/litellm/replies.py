@@ -33,19 +33,16 @@ def outcome_of(event: Mapping[str, Any], response: Any, start: Any, end: Any, us
     if event.get("cache_hit"):  # LiteLLM's own cache answered: no provider was asked
         outcome.usd = 0.0
         return outcome
-    usage = _plain(getattr(response, "usage", None)) or _plain(_get(response, "usage"))
-    logged = event.get("standard_logging_object")
-    if not usage and isinstance(logged, Mapping):
-        usage = {name: logged.get(name) for name in ("prompt_tokens", "completion_tokens")}
-    prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
-    details = _plain(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
-    cached = _count(details.get("cached_tokens"))
-    if "prompt_tokens" not in usage and "cache_read_input_tokens" in usage:  # Anthropic counts the cached ones apart
-        cached = _count(usage["cache_read_input_tokens"])
-        prompt += cached + _count(usage.get("cache_creation_input_tokens"))
+    usage = _get(response, "usage") or event.get("standard_logging_object")
+    prompt = _count(_first(usage, "prompt_tokens", "input_tokens"))
+    details = _first(usage, "prompt_tokens_details", "input_tokens_details")
+    cached = _count(_get(details, "cached_tokens"))
+    if _get(usage, "prompt_tokens") is None and _get(usage, "cache_read_input_tokens") is not None:
+        cached = _count(_get(usage, "cache_read_input_tokens"))  # Anthropic counts the cached ones apart
+        prompt += cached + _count(_get(usage, "cache_creation_input_tokens"))
     outcome.prompt_tokens, outcome.cached_tokens = prompt, min(cached, prompt)
-    outcome.completion_tokens = _count(usage.get("completion_tokens", usage.get("output_tokens")))
-    outcome.tokens_estimated = _estimated(event, response, outcome, bool(details))
+    outcome.completion_tokens = _count(_first(usage, "completion_tokens", "output_tokens"))
+    outcome.tokens_estimated = _estimated(event, response, outcome, details is not None)
     cost = event.get("response_cost")
     by_tokens = not any(kind in str(event.get("call_type")) for kind in _UNPRICED_BY_TOKENS)
     if isinstance(cost, (int, float)) and cost >= 0 and (not by_tokens or (use_cost and cost > 0)):
@@ -142,15 +139,12 @@ def _estimated(event: Mapping[str, Any], response: Any, outcome: Outcome, detail
         return True
 
 
-def _plain(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    return dump() if callable(dump) else {}
+def _first(value: Any, *names: str) -> Any:
+    return next((found for name in names if (found := _get(value, name)) is not None), None)
 
 
 def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
 
 
 def _count(value: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,7 +47,9 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
             ask_usage: True = streams are asked for their usage; their readers then see one more chunk, with no text.
         """
         super().__init__()
-        self.steproute_name = f"steproute-{id(router)}"  # LiteLLM takes loggers with equal public scalars for the same
+        self.steproute_name = (
+            uuid.uuid4().hex
+        )  # LiteLLM takes loggers of one class with equal public scalars for the same
         self.ask_usage = ask_usage
         self._desk = Desk(router, count_tokens)
 
@@ -149,13 +152,18 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
             return self._headers(data)
         return None
 
-    async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
-        """The same headers for older proxies, where only whole answers can carry them."""
-        with self.router.faults.kept("writing response headers"):
-            hidden = getattr(response, "_hidden_params", None)
-            if hidden is not None and not hasattr(CustomLogger, "async_post_call_response_headers_hook"):
-                hidden["additional_headers"] = {**(hidden.get("additional_headers") or {}), **self._headers(data)}
-        return response
+    if not hasattr(CustomLogger, "async_post_call_response_headers_hook"):
+
+        async def async_post_call_success_hook(
+            self, data: dict[str, Any], user_api_key_dict: Any, response: Any
+        ) -> Any:
+            """The same headers for older proxies, where only whole answers can carry them."""
+            with self.router.faults.kept("writing response headers"):
+                hidden = getattr(response, "_hidden_params", None)
+                if hidden is not None:
+                    headers = {**(hidden.get("additional_headers") or {}), **self._headers(data)}
+                    hidden["additional_headers"] = headers
+            return response
 
     async def async_post_call_failure_hook(
         self,
