@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,12 +11,10 @@ from minisweagent.models.utils.actions_text import format_observation_messages, 
 from pydantic import BaseModel, ConfigDict
 
 from steproute.benchmarks.seat import Seat
+from steproute.benchmarks.swebench.evidence import evidence_of
 from steproute.ledger import Evidence
 
 ROLE = "engineer"
-_COUNTS = re.compile(r"(\d+) (passed|failed|errors?)\b")
-_UNITTEST = re.compile(r"^Ran (\d+) tests?\b", re.MULTILINE)
-_FAULTS = re.compile(r"(?:failures|errors)=(\d+)")
 
 
 class RoutedModelConfig(BaseModel):
@@ -98,29 +95,3 @@ class RoutedModel:
         """For mini-swe-agent's trajectory files."""
         kind = f"{type(self).__module__}.{type(self).__name__}"
         return {"info": {"config": {"model": self.config.model_dump(), "model_type": kind}}}
-
-
-def evidence_of(output: dict[str, Any]) -> list[Evidence]:
-    """A command's return code, and the tests it ran, if it ran any: those the agent chose, not the hidden ones."""
-    text, code = str(output.get("output", "")), output.get("returncode")
-    detail = "" if code == 0 else (output.get("exception_info") or f"return code {code}")
-    found = [Evidence(source="command", score=float(code == 0), detail=str(detail)[:200])]
-    passed, total = _tests(text)
-    if total:
-        found.append(Evidence(source="own_tests", score=passed / total, count=total))
-    return found
-
-
-def _tests(text: str) -> tuple[int, int]:
-    """Tests passed and run, from the summary line of pytest or unittest; 0 of 0 when there is none."""
-    tail = text[-4000:]
-    for line in reversed(tail.splitlines()):
-        counts = dict((word, int(number)) for number, word in _COUNTS.findall(line)) if " in " in line else {}
-        if counts:
-            passed = counts.get("passed", 0)
-            return passed, sum(counts.values())
-    ran = _UNITTEST.search(tail)
-    if ran is None:
-        return 0, 0
-    total = int(ran.group(1))
-    return max(0, total - sum(map(int, _FAULTS.findall(tail)))), total

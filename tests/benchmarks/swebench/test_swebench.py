@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from steproute.backend import ChatRequest, ChatResponse, Usage
 from steproute.benchmarks.runner import run
 from steproute.benchmarks.swebench.cli import app
-from steproute.benchmarks.swebench.model import evidence_of
+from steproute.benchmarks.swebench.evidence import evidence_of
 from steproute.benchmarks.swebench.run import Options, Swebench, write_predictions
 from steproute.errors import ConfigError
 from steproute.integrations.scripted import ScriptedBackend
