@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def million(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
     newest = next(reader.steps(limit=1, newest=True))["task"]
     for name, task in (("first", "task-0"), ("last", newest)):
-        took = [_timed(lambda task=task: explain(reader, task)) for _ in range(5)]
+        took = [_timed(partial(explain, reader, task)) for _ in range(5)]
         found[f"explain_{name}_task_ms"] = round(1e3 * statistics.median(took), 1)
     found["log_latest_50_ms"] = round(1e3 * _timed(lambda: list(reader.steps(limit=50, newest=True))), 1)
     found["log_one_model_50_ms"] = round(1e3 * _timed(lambda: list(reader.steps(Filter(model="m3"), 50))), 1)
@@ -131,16 +132,19 @@ def _multiply(path: Path, rows: int) -> None:
     connection.execute("PRAGMA synchronous=OFF")
     base, step = connection.execute("SELECT COUNT(*), MAX(seq) + 1 FROM decisions").fetchone()
     copies = max(rows // base - 1, 0)
+    tables = (*EVENTS, metadata.tables["tasks"])
+    ends = {
+        table.name: connection.execute(f"SELECT MAX(rowid) FROM {table.name}").fetchone()[0] or 0 for table in tables
+    }
     for copy in range(1, copies + 1):
         connection.execute("BEGIN")
-        for table in (*EVENTS, metadata.tables["tasks"]):
+        for table in tables:
             names = [column.name for column in table.columns if column.name != "n"]
             key = "id" if table.name == "tasks" else "task"
             picked = [_copied(name, key, copy, step) for name in names]
-            first = "" if table.name == "tasks" else f" AND seq < {step}"
             connection.execute(
                 f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {', '.join(picked)} FROM {table.name} "
-                f"WHERE {key} NOT LIKE '%/%'{first}"
+                f"WHERE rowid <= {ends[table.name]}"
             )
         connection.execute("COMMIT")
     marks = {
