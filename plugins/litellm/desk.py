@@ -128,7 +128,7 @@ class Desk:
         call = Call(
             identity,
             replace(asked, messages=()),
-            identity.step or f"{len(ledger.steps) if ledger is not None else 0}.{token[:8]}",
+            identity.step or self.memos.next_step(task, len(ledger.steps) if ledger is not None else 0, token[:8]),
             tuple(str(tag) for tag in tags) if isinstance(tags, (list, tuple)) else (),
             turn,
             token,

@@ -22,6 +22,8 @@ class Memo:
 
     served: dict[str, int] = field(default_factory=dict)
     """Model → tokens of the latest prompt it has served."""
+    steps: int = -1
+    """Number that the latest step was given."""
     tools: OrderedDict[str, ToolCall] = field(default_factory=OrderedDict)
     """Tool calls whose result has not been seen, by the provider's id."""
 
@@ -42,6 +44,14 @@ class Memos:
             while len(self._memos) > self._remember:
                 self._memos.popitem(last=False)
             return memo
+
+    def next_step(self, task: str, length: int, token: str) -> str:
+        """Key of a task's next step: the number of steps in its ledger, as the router would choose; made unique for
+        calls that run side by side."""
+        memo = self.of(task)
+        with self._lock:
+            taken, memo.steps = length <= memo.steps, max(length, memo.steps)
+        return f"{length}.{token}" if taken else str(length)
 
     def read_tools(self, task: str, messages: Sequence[Any]) -> None:
         """Note how tool calls ended, from the results at the end of the messages."""
