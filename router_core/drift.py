@@ -88,17 +88,20 @@ class Drift:
     def state(self) -> list[list[Any]]:
         """Every watch as plain JSON values."""
         return [
-            [*key, watch.factor, watch.up, watch.down, watch.calls, list(watch.logs), self.found.get(key)]
+            [*key, watch.factor, watch.up, watch.down, watch.risen, watch.fallen, watch.calls, list(watch.logs)]
+            + [self.found.get(key)]
             for key, watch in self._watches.items()
         ]
 
     def load(self, state: list[list[Any]], models: Iterable[Model]) -> None:
         """Take over what `state` gave; watches of models that are not there are left out."""
         self._profiles = {model.name: id(model.profile) for model in models}
-        for model, resource, factor, up, down, calls, logs, found in state:
+        for model, resource, factor, up, down, risen, fallen, calls, logs, found in state:
             if model in self._profiles:
                 recent = deque(map(float, logs), maxlen=KEPT)
-                self._watches[model, resource] = _Watch(float(factor), float(up), float(down), int(calls), recent)
+                self._watches[model, resource] = _Watch(
+                    float(factor), float(up), float(down), int(risen), int(fallen), int(calls), recent
+                )
                 if found is not None:
                     self.found[model, resource] = float(found)
 

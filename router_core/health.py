@@ -121,7 +121,8 @@ class Health:
         if share is None:
             return 1.0
         passed = max((self._clock() if now is None else now) - share.at, 0.0)
-        return 1.0 - (1.0 - share.answered) * 0.5 ** (passed / RECOVERY_S)
+        healed: float = 0.5 ** (passed / RECOVERY_S)
+        return 1.0 - (1.0 - share.answered) * healed
 
 
 def is_outage(error: str | None) -> bool:

@@ -77,7 +77,8 @@ def fit_profile(samples: Sequence[Sample], source: str = "", seed: int = 0) -> P
         fitted |= _joules(warm, seed)
     values = {name: found[0] for name, found in fitted.items()}
     intervals = {name: (found[1], found[2]) for name, found in fitted.items()}
-    profile = Profile(**values, intervals=intervals, source=source)
+    whole: dict[str, Any] = {**values, "intervals": intervals, "source": source}
+    profile = Profile(**whole)
     if len(warm) >= 4 and len(metered) > len(warm):
         more = [
             (s.joules or 0.0) - (profile.energy_j(s.prompt_tokens, s.completion_tokens, s.cached_tokens) or 0.0)
@@ -273,7 +274,8 @@ def _non_negative(rows: Floats, amounts: Floats) -> Floats:
             if error < least * (1 - 1e-9):
                 best, least = np.zeros(k), error
                 best[list(chosen)] = solution
-    return best / scale
+    found: Floats = best / scale
+    return found
 
 
 def _interval(value: float, seen: Sequence[float]) -> tuple[float, float, float]:

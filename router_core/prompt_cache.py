@@ -116,13 +116,18 @@ class PromptCaches:
             while len(self._lengths) > KEPT:
                 del self._lengths[next(iter(self._lengths))]
 
-    def state(self) -> dict[str, list[float]]:
-        """Hit rates as plain JSON values; what a conversation holds goes with its task."""
-        return {model: list(pair) for model, pair in self._hits.items()}
+    def state(self) -> dict[str, dict[str, list[float]]]:
+        """Hit rates and lengths as plain JSON values; what a conversation holds goes with its task."""
+        return {
+            "hits": {model: list(pair) for model, pair in self._hits.items()},
+            "lengths": {role: list(pair) for role, pair in self._lengths.items()},
+        }
 
-    def load(self, state: dict[str, list[float]]) -> None:
+    def load(self, state: dict[str, dict[str, list[float]]]) -> None:
         """Take over what `state` gave."""
-        self._hits = {str(model): (float(came), float(asked)) for model, (came, asked) in state.items()}
+        hits = {str(model): (float(came), float(asked)) for model, (came, asked) in state["hits"].items()}
+        self._lengths = {str(role): (float(mean), int(count)) for role, (mean, count) in state["lengths"].items()}
+        self._hits = hits
 
     def hit_rate(self, model: str) -> float:
         """Share of what a cache should hold that it did hold lately, in [0, 1]."""

@@ -101,3 +101,16 @@ def test_estimates_say_nothing():
         drift.note(MODEL, outcome(3.0, 3.0, tokens_estimated=True))
         drift.note(MODEL, Outcome(prompt_tokens=5, seconds=99))
     assert drift.found == {}
+
+
+def test_a_state_goes_on_where_it_was():
+    one, other = Drift(), Drift()
+    for _ in range(3):
+        one.note(MODEL, outcome(2.0, 3.0))
+    other.load(one.state(), [MODEL])
+    for drift in (one, other):
+        for _ in range(4):
+            drift.note(MODEL, outcome(2.0, 3.0))
+    assert one.found == other.found
+    assert set(one.found) == {("m", "seconds"), ("m", "energy_j")}
+    assert one.state() == other.state()
