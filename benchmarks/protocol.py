@@ -62,6 +62,7 @@ class Benchmark(Protocol):
 
     def prepare(self, stage: Stage) -> None:
         """Called once before the first task."""
+        return None
 
     def router(self, policy: str, pool: Sequence[Model]) -> Router:
         """The router of one policy.

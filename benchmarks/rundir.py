@@ -112,7 +112,8 @@ class RunDirectory:
         tasks = self._rows("tasks.jsonl")
         done = {(row["policy"], row["task"]) for row, _ in tasks if row is not None and not row.get("error")}
         for name, rows in (("steps.jsonl", self._rows("steps.jsonl")), ("tasks.jsonl", tasks)):
-            kept, aside = [], []
+            kept: list[str] = []
+            aside: list[str] = []
             for row, line in rows:
                 (kept if row is not None and (row["policy"], row["task"]) in done else aside).append(line)
             if aside:

@@ -44,7 +44,7 @@ def load_results(folder: Path, models: Sequence[str] = ()) -> list[ResultFile]:
     Raises:
         ConfigError: no result file is found, or one lacks a field; names it.
     """
-    latest: dict[tuple[str, str, str], tuple[str, Path, Mapping[str, Any]]] = {}
+    latest: dict[tuple[str, str, str], tuple[str, Mapping[int, Mapping[str, Any]]]] = {}
     for path in sorted(folder.rglob("*.json")):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
@@ -59,10 +59,10 @@ def load_results(folder: Path, models: Sequence[str] = ()) -> list[ResultFile]:
         found = _STAMP.search(path.name)
         stamp = found.group(1) if found else ""
         if key not in latest or stamp >= latest[key][0]:
-            latest[key] = (stamp, path, records)
+            latest[key] = (stamp, records)
     if not latest:
         raise ConfigError(f"results: {folder} holds no result file of the models asked for")
-    return [ResultFile(*key, records) for key, (_, _, records) in sorted(latest.items())]
+    return [ResultFile(*key, records) for key, (_, records) in sorted(latest.items())]
 
 
 def route(results: Sequence[ResultFile], router: Router, seed: int = 0) -> list[ResultFile]:
