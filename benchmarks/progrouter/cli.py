@@ -39,7 +39,7 @@ def progrouter(
     todo = [Job(name, seed, tasks, warmup) for seed in range(seed_base, seed_base + seeds) for name in names]
     runs = played(todo, jobs)
     phases = {phase: summarise(runs, TARGET_J, phase) for phase in ("steady", "cold")}
-    console = Console(width=max(Console().width, 120))
+    console = Console(width=max(Console().width, 140))
     for phase, rows in phases.items():
         show(console, rows, f"{'After' if phase == 'steady' else 'During'} the first {warmup} tasks")
     if out is not None:
