@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from steproute.benchmarks.protocol import Benchmark
 from steproute.benchmarks.seat import Played, Seat
 from steproute.benchmarks.tau2.package import load_tau2
 from steproute.errors import ConfigError, unknown_name
+
+logger = logging.getLogger("steproute")
 
 
 @dataclass
@@ -88,22 +91,33 @@ class Tau2(Benchmark):
             seed=options.seed,
         )
         simulation = conversation.run()
-        reward = evaluate_simulation(
-            simulation=simulation,
-            task=task,
-            evaluation_type=EvaluationType.ALL,
-            solo_mode=False,
-            domain=options.domain,
-        )
-        breakdown = {getattr(key, "value", str(key)): value for key, value in (reward.reward_breakdown or {}).items()}
+        score, breakdown, fault = 0.0, {}, ""
+        try:
+            reward = evaluate_simulation(
+                simulation=simulation,
+                task=task,
+                evaluation_type=EvaluationType.ALL,
+                solo_mode=False,
+                domain=options.domain,
+            )
+        except (
+            Exception
+        ) as error:  # its checks raise where the end state lacks what they look for; newer ones say 0 too
+            fault = f"{type(error).__name__}: {error}"[:500]
+            logger.warning("tau2's evaluator failed on %s (reward 0): %s", seat.id, fault)
+            logger.debug("traceback", exc_info=True)
+        else:
+            score, found = float(reward.reward), reward.reward_breakdown or {}
+            breakdown = {getattr(key, "value", str(key)): value for key, value in found.items()}
         return seat.played(
-            reward.reward >= 1 - 1e-6,
-            reward.reward,
+            score >= 1 - 1e-6,
+            score,
             ended=getattr(simulation.termination_reason, "value", str(simulation.termination_reason)),
             messages=len(simulation.messages),
             tool_errors=sum(bool(getattr(message, "error", False)) for message in simulation.messages),
             reward_breakdown=breakdown,
             user_usd=simulation.user_cost,
+            **({"evaluation_fault": fault} if fault else {}),
         )
 
     def _customer(self, environment: Any, task: Any) -> Any:

