@@ -100,9 +100,7 @@ class Tau2(Benchmark):
                 solo_mode=False,
                 domain=options.domain,
             )
-        except (
-            Exception
-        ) as error:  # its checks raise where the end state lacks what they look for; newer ones say 0 too
+        except Exception as error:  # a check that misses what it looks for; newer versions say 0 too
             fault = f"{type(error).__name__}: {error}"[:500]
             logger.warning("tau2's evaluator failed on %s (reward 0): %s", seat.id, fault)
             logger.debug("traceback", exc_info=True)
