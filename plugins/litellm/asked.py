@@ -56,7 +56,7 @@ def read(
     texts.add(tools)
     texts.add(request.get("instructions") or request.get("system"))
     for message in given:
-        texts.add(message)
+        texts.add_message(message)
     if not chat:
         texts.add(request.get("input") if not given else None)
     tokens = texts.characters // CHARACTERS_PER_TOKEN + _IMAGE_TOKENS * texts.images
@@ -100,6 +100,16 @@ class _Texts:
     def __init__(self) -> None:
         self.characters = self.bytes = self.images = 0
         self.last = ""
+
+    def add_message(self, message: Any) -> None:
+        """Count a message; most are plain text."""
+        content = message.get("content") if type(message) is dict else None
+        if type(content) is str and content and len(message) == 2 and "role" in message:
+            self.characters += len(content)
+            self.bytes += len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
+            self.last = content
+        else:
+            self.add(message)
 
     def add(self, part: Any, depth: int = 0) -> None:
         """Count a message, a part of one, a tool …"""
