@@ -169,7 +169,7 @@ def _timed(action: Callable[[], object]) -> float:
 
 # --- several workers -----------------------------------------------------------------------------------------
 
-LIMIT = 0.02
+LIMIT = 0.002
 """Hard limit of a task in USD: what its steps ask for is more."""
 
 

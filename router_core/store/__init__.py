@@ -30,7 +30,7 @@ class Store:
     PostgreSQL, no for SQLite, whose file then belongs to one process."""
     prompts: bool = False
     """True = goals, prompts, outputs and details of evidence are kept too. Without it no text of the user's is."""
-    snapshot_every: int = 5000
+    snapshot_every: int = 3000
     """Events between two snapshots of what was learnt; 0 = none, and a restart reads the whole log."""
     replay_limit: int = 20_000
     """Most decisions that are learnt from again at a start for which no snapshot fits."""

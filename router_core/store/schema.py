@@ -227,12 +227,12 @@ SELECT r.seq, r.writer, r.created, r.task, r.decision, json_extract(e.value, '$.
     json_extract(e.value, '$.score'), json_extract(e.value, '$.count'), 1
 FROM reports r, json_each(r.evidence) e""",
     "postgresql": """CREATE VIEW evidence AS
-SELECT o.seq, o.writer, o.created, o.task, o.decision, e ->> 'source' AS source,
-    (e ->> 'score')::float AS score, (e ->> 'count')::int AS count, false AS late
-FROM outcomes o, jsonb_array_elements(o.evidence::jsonb) e
+SELECT o.seq, o.writer, o.created, o.task, o.decision, i.value ->> 'source' AS source,
+    (i.value ->> 'score')::float AS score, (i.value ->> 'count')::int AS count, false AS late
+FROM outcomes o, jsonb_array_elements(o.evidence::jsonb) i(value)
 UNION ALL
-SELECT r.seq, r.writer, r.created, r.task, r.decision, e ->> 'source',
-    (e ->> 'score')::float, (e ->> 'count')::int, true
-FROM reports r, jsonb_array_elements(r.evidence::jsonb) e""",
+SELECT r.seq, r.writer, r.created, r.task, r.decision, i.value ->> 'source',
+    (i.value ->> 'score')::float, (i.value ->> 'count')::int, true
+FROM reports r, jsonb_array_elements(r.evidence::jsonb) i(value)""",
 }
 """Evidence row by row, for SQL: it is kept with the outcome it came with, or as a report of its own."""

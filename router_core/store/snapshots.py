@@ -19,8 +19,8 @@ logger = logging.getLogger("steproute")
 
 VERSION = 1
 KEPT = 3
-NOISY = 10
-"""A router that is never without a running task is snapshotted all the same, after this many times the usual events."""
+NOISY = 3
+"""A router that is never without a running task is snapshotted all the same, after this many times the usual number of events."""
 
 
 class Snapshots:

@@ -189,7 +189,7 @@ def test_a_dead_workers_task_is_ended_by_being_idle(start):
     assert rows(alive, "SELECT COUNT(*) FROM tasks WHERE ended IS NOT NULL") == [(0,)]
     clock.tick(20)
     alive.decide("mine", "w", step="1", prompt_tokens=10)
-    assert rows(alive, "SELECT id, idle FROM tasks WHERE ended IS NOT NULL") == [("t", 1)]
+    assert rows(alive, "SELECT id, idle FROM tasks WHERE ended IS NOT NULL") == [("t", True)]
     assert rows(alive, "SELECT value FROM queues") == [(pytest.approx(0.15),)]
 
 
@@ -247,7 +247,7 @@ def test_with_the_database_away_hard_limits_close_and_all_else_goes_on(start, mo
     assert free.spent("t")["usd"] == pytest.approx(1.0)
     assert not list(free._log.writer.spool.folder.glob("*.jsonl"))
     assert limited.decide("t", "w", step="9", prompt_tokens=1000).model.name == "a"
-    assert rows(free, "SELECT id, idle FROM tasks WHERE ended IS NOT NULL") == [("new", 0)]
+    assert rows(free, "SELECT id, idle FROM tasks WHERE ended IS NOT NULL") == [("new", False)]
     assert rows(free, "SELECT value, advances FROM queues") == [(pytest.approx(0.15), 1)]
 
 
@@ -328,6 +328,38 @@ def test_a_connection_the_server_closed_is_opened_anew(postgres_url, tmp_path): 
     call(router, "t", "2")
     assert rows(router, "SELECT COUNT(*) FROM outcomes") == [(3,)]
     router.close()
+
+
+def test_a_store_on_postgresql_is_migrated_and_read(postgres_url):  # noqa: F811
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    from steproute.explain import explain
+    from steproute.store.migrate import upgrade
+    from steproute.store.read import StoreReader
+    from steproute.store.schema import metadata
+
+    url = new_database(postgres_url)
+    from sqlalchemy import create_engine
+
+    from steproute.store.connection import store_url
+
+    engine = create_engine(store_url(url))
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    router = Router([priced("a", 0.2)], store=url, on_error="raise")
+    decision = router.decide("t", "w", prompt_tokens=1000)
+    router.observe(decision, Outcome(prompt_tokens=1000), evidence=[Evidence(source="examples", score=0.5, count=4)])
+    router.report("t", [Evidence(source="judge", score=1.0)])
+    assert rows(router, "SELECT source, score, count, late FROM evidence ORDER BY late") == [
+        ("examples", 0.5, 4, False),
+        ("judge", 1.0, 1, True),
+    ]
+    router.close()
+    assert decision.why() in explain(url, "t")
+    assert [step["usd"] for step in StoreReader(url).steps()] == [pytest.approx(0.2)]
+    assert StoreReader(url).latest(0.0)[0]["calls"] == 1
 
 
 def test_a_store_on_postgresql_says_what_is_wrong(postgres_url):  # noqa: F811
