@@ -438,6 +438,11 @@ class Router:
         with self._lock:
             return self._tasks.get(task) is None and self._tasks.finished(task)
 
+    def told_loaded(self, names: Iterable[str]) -> None:
+        """Take over which models a server holds in memory, by name in the pool or deployment; others of it are cold."""
+        with self._lock:
+            self.fleet.told(names)
+
     def recall(self, decision: Decision) -> None:
         """Note that a step was answered and learnt before, by another process: its calls are billed and teach nothing."""
         with self._lock:

@@ -39,6 +39,11 @@ class _Handler(FakeHandler):
         elif self.route == "/api/show":
             details = {"template": "{{ .Prompt }}", "model_info": {"llama.context_length": 4096}}
             self.send_json({**details, "details": _described(name)["details"], "capabilities": ["completion", "tools"]})
+        elif body.get("keep_alive") == 0 and not body.get("prompt") and not body.get("messages"):
+            server.loaded.discard(name)
+            self.send_json(
+                {"model": name, "created_at": _CREATED, "response": "", "done": True, "done_reason": "unload"}
+            )
         else:
             self._answer(server, name, body)
 
