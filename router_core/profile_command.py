@@ -56,6 +56,12 @@ def profile_models(
             )
             found = profile_model(server, name, load, joules, told=told)
             show(console, found)
+            if backend == "local" and found.core_share < 0.9:
+                console.print(
+                    f"  other programs had the core {100 * (1 - found.core_share):.0f} % of the time: seconds are longer "
+                    "and less sure than on a machine of its own",
+                    highlight=False,
+                )
             profiles[name] = found.profile
             if out is not None:
                 write_profiles(out, {name: found.profile})

@@ -55,6 +55,9 @@ class Profiled:
     seconds: Accuracy | None
     """On the calls held out."""
     joules: Accuracy | None
+    core_share: float = 1.0
+    """CPU seconds of this process per second of the load: below 1 for a model that runs in it on one thread, other programs
+    had the core, and seconds are longer than on a machine of its own."""
 
 
 def profile_model(
@@ -83,7 +86,7 @@ def profile_model(
     """
     load = load or Load()
     rng = random.Random(f"{seed}/{name}")
-    began = clock()
+    began, cpu = clock(), time.process_time()
     samples: list[Sample] = []
     for _ in range(max(load.loads, 1)):
         if hasattr(backend, "unload") and load.loads > 0:
@@ -97,6 +100,7 @@ def profile_model(
         samples.append(_call(backend, name, prompt, completion, load, meter, clock, rng))
         told(_line(samples[-1]))
     held = [_call(backend, name, *pair, load, meter, clock, rng) for pair in HELD_OUT]
+    share = (time.process_time() - cpu) / max(clock() - began, 1e-9)
     source = f"fitted {datetime.now(timezone.utc):%Y-%m-%d} to {len(samples)} calls, {os.cpu_count()} CPU cores"
     profile = fit_profile(samples, f"{source}, {getattr(meter, 'source', 'metered')}" if meter else source)
     if load.power_w is not None and profile.energy is None:
@@ -109,6 +113,7 @@ def profile_model(
         tuple(held),
         accuracy(profile, held),
         accuracy(profile, metered, "energy_j"),
+        share,
     )
 
 
