@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from steproute.errors import StoreError
 from steproute.redact import redact
 from steproute.store.ownership import FileOwner
-from steproute.store.schema import REVISION, VIEWS, metadata
+from steproute.store.schema import RESERVE, REVISION, VIEWS, metadata
 
 Row = Sequence[Any]
 BUSY_S = 30.0
@@ -174,6 +174,8 @@ class Connection:
             if not inspect(connection).has_table("alembic_version"):  # nobody else was faster
                 metadata.create_all(connection)
                 connection.exec_driver_sql(VIEWS[self.engine.dialect.name])
+                if not self.sqlite:
+                    connection.exec_driver_sql(RESERVE)
             stamp(connection, REVISION)
             if self.sqlite:
                 connection.exec_driver_sql("COMMIT")

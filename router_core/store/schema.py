@@ -236,3 +236,36 @@ SELECT r.seq, r.writer, r.created, r.task, r.decision, i.value ->> 'source',
 FROM reports r, jsonb_array_elements(r.evidence::jsonb) i(value)""",
 }
 """Evidence row by row, for SQL: it is kept with the outcome it came with, or as a report of its own."""
+
+RESERVE = """CREATE FUNCTION steproute_reserve(
+    key_ text, task_ text, writer_ text, expires_ double precision, now_ double precision,
+    accounts_ text[], resources_ text[], amounts_ bigint[], limited_ text[], asked_ bigint[], limits_ bigint[]
+) RETURNS TABLE (account_ text, resource_ text, spent_ bigint, reserved_ bigint) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    name text;
+    gone bigint;
+    held bigint;
+BEGIN
+    FOREACH name IN ARRAY (SELECT array_agg(a ORDER BY a) FROM unnest(accounts_) a) LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended(name, 7205759403));
+    END LOOP;
+    FOREACH name IN ARRAY accounts_ LOOP
+        FOR i IN 1 .. coalesce(array_length(limited_, 1), 0) LOOP
+            SELECT coalesce(sum(a.spent), 0) INTO gone FROM accounts a WHERE a.task = name AND a.resource = limited_[i];
+            SELECT coalesce(sum(r.amount), 0) INTO held FROM reservations r
+            WHERE r.account = name AND r.resource = limited_[i] AND r.expires > now_
+                AND NOT (r.kind = 'slice' AND r.writer = writer_);
+            IF NOT (coalesce(asked_[i] = 0, false)
+                    OR (asked_[i] IS NULL AND limits_[i] - gone - held >= 1)
+                    OR coalesce(asked_[i] <= limits_[i] - gone - held, false)) THEN
+                RETURN QUERY SELECT name, limited_[i], gone, held;
+                RETURN;
+            END IF;
+        END LOOP;
+    END LOOP;
+    INSERT INTO reservations (key, account, resource, amount, task, kind, writer, expires)
+    SELECT key_, a, x.resource, x.amount, task_, 'call', writer_, expires_
+    FROM unnest(accounts_) a CROSS JOIN unnest(resources_, amounts_) AS x(resource, amount);
+END $$"""
+"""PostgreSQL: reserves in one journey, or says which limit of which account refuses. Every statement in it sees what was
+committed before it began, so what is summed after the lock is what the others left."""

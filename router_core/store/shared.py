@@ -172,8 +172,11 @@ class SharedAccounts(Accounts):
         if not self._writer.down:
             try:
                 self.flush()
-                with self._db.transaction():
-                    self._reserve(task, names, held, key, expires)
+                if self._db.sqlite or self._share:
+                    with self._db.transaction():
+                        self._reserve(task, names, held, key, expires)
+                else:
+                    self._reserve_there(task, names, held, key, expires)
             except self._db.failures as error:
                 self._writer.failed(error)
         if self._writer.down:
@@ -328,6 +331,24 @@ class SharedAccounts(Accounts):
             self._db.insert(schema.reservations, rows)
         if self._share and found:
             self._lease(task, found, held, expires)
+
+    def _reserve_there(
+        self, task: str, names: Sequence[str], held: Mapping[str, int], key: str, expires: float
+    ) -> None:
+        """The same in the database itself: one journey."""
+        limited = list(self.hard)
+        found = self._db.rows(
+            "SELECT * FROM steproute_reserve(?, ?, ?, ?, ?, ?::text[], ?::text[], ?::bigint[], ?::text[], ?::bigint[], "
+            "?::bigint[])",
+            (
+                *(key, clean(task), self._writer.id, expires, self._clock()),
+                *([clean(name) for name in names], list(held), list(held.values())),
+                *(limited, [held.get(name) for name in limited], list(self.hard.values())),
+            ),
+        )
+        for _, resource, gone, kept in found:
+            asked, limit = held.get(resource) or 0, self.hard[resource]
+            raise BudgetExceeded(resource, limit / NANO, int(gone) / NANO, int(kept) / NANO, asked / NANO, task)
 
     def _lease(self, task: str, found: Mapping[str, Found], held: Mapping[str, int], expires: float) -> None:
         """Keep a part of every hard limit for the time the database is away, of what is left."""

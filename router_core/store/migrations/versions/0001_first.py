@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from steproute.store.schema import VIEWS
+from steproute.store.schema import RESERVE, VIEWS
 
 revision = "0001"
 down_revision = None
@@ -215,11 +215,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.execute(VIEWS[op.get_bind().dialect.name])
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(RESERVE)
 
 
 def downgrade() -> None:
     """Drop every table."""
     op.execute("DROP VIEW evidence")
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("DROP FUNCTION steproute_reserve")
     op.drop_table("writers")
     op.drop_index(
         "tasks_running",
