@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,13 @@ class Attempt:
     """One decision of a call, and the deployments LiteLLM was left to choose from."""
 
     decision: Decision
-    deployments: frozenset[str]
+    deployments: Mapping[str, str]
+    """Id → name of its model in the pool."""
     closed: bool = False
+
+    def model(self, deployment: str) -> str:
+        """The model behind the deployment that was called."""
+        return self.deployments.get(deployment, self.decision.model.name)
 
 
 @dataclass(slots=True)
@@ -100,6 +105,7 @@ class Pick:
     names: Sequence[str]
     """Pool name of each."""
 
-    def of_model(self, name: str) -> list[Deployment]:
-        """The deployments of one model."""
-        return [item for item, own in zip(self.deployments, self.names, strict=True) if own == name]
+    def left(self, decision: Decision) -> dict[int, str]:
+        """Index → model of the deployments that LiteLLM may choose from: those of the model decided, where one was."""
+        wanted = decision.model.name if self.call.asked.chat else None
+        return {index: name for index, name in enumerate(self.names) if wanted in (None, name)}

@@ -21,14 +21,14 @@ class Deployments:
 
     def __init__(self, router: Router):
         self._router = router
-        self._names: dict[str, str] = {}
-        self._limits: dict[str, int | None] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._limits: dict[tuple[str, str], int | None] = {}
         self._lock = threading.Lock()
 
     def name(self, deployment: Deployment) -> str:
         """Pool name of a deployment's model: the one `model_info.steproute` names, else the model whose name or deployment
         is the deployment's id, its LiteLLM model (with or without provider), or its group."""
-        key = id_of(deployment)
+        key = _key(deployment)
         known = self._names.get(key)
         if known is None or known not in self._router.pool:
             with self._lock:
@@ -37,7 +37,7 @@ class Deployments:
 
     def limit(self, deployment: Deployment) -> int | None:
         """Longest prompt in tokens, None where nobody says."""
-        key = id_of(deployment)
+        key = _key(deployment)
         if key not in self._limits:
             self._limits[key] = longest_prompt(deployment)
         return self._limits[key]
@@ -78,6 +78,11 @@ def id_of(deployment: Deployment) -> str:
     info = deployment.get("model_info")
     found = info.get("id") if isinstance(info, Mapping) else None
     return str(found or (deployment.get("litellm_params") or {}).get("model") or "")
+
+
+def _key(deployment: Deployment) -> tuple[str, str]:
+    """One deployment with a wildcard stands for many models."""
+    return id_of(deployment), str((deployment.get("litellm_params") or {}).get("model") or "")
 
 
 def admissible(

@@ -37,7 +37,6 @@ class Desk:
         self.memos = Memos(router)
         self._count_tokens = count_tokens
         self._calls: OrderedDict[str, Call] = OrderedDict()
-        self._ids: dict[str, str] = {}
         self._lock = threading.Lock()
 
     # --- before the call ------------------------------------------------------------------------------------------
@@ -52,14 +51,12 @@ class Desk:
         call = self.call_in(holder)
         if call is None:
             call = self._begin(messages, request)
+            holder[KEY] = {"call": call.token}  # whatever becomes of it, a fallback belongs to the same call
         else:
             call.dispatched(id_of(holder))
         asked = call.asked
         left = admissible(deployments, call.tags, lambda item: self._fits(item, asked))
-        names = [self.deployments.name(item) for item in left]
-        for item, name in zip(left, names, strict=True):
-            self._ids[id_of(item)] = name
-        return Pick(call, holder, left, names)
+        return Pick(call, holder, left, [self.deployments.name(item) for item in left])
 
     def question(self, pick: Pick) -> tuple[tuple[Ledger | Task, str], dict[str, Any]]:
         """Arguments of `Router.decide` for a pick."""
@@ -95,14 +92,13 @@ class Desk:
 
     def answer(self, pick: Pick, decision: Decision) -> list[Deployment]:
         """Note a decision, and leave LiteLLM the deployments of its model."""
-        call = pick.call
-        chosen = pick.of_model(decision.model.name) if call.asked.chat else list(pick.deployments)
-        ids = frozenset(id_of(item) for item in chosen)
+        call, left = pick.call, pick.left(decision)
         if not call.attempts or call.attempts[-1].decision.id != decision.id:
             call.spent = float(self.router.spent(decision.task).get("usd", 0.0))
+            ids = {id_of(pick.deployments[index]): name for index, name in left.items()}
             call.attempts.append(Attempt(decision, ids))
         pick.holder[KEY] = call.note(decision)
-        return chosen
+        return [pick.deployments[index] for index in left]
 
     def call_in(self, meta: Mapping[str, Any]) -> Call | None:
         """The call that LiteLLM's metadata speaks of."""
@@ -174,10 +170,10 @@ class Desk:
         call, deployment = self._heard(event)
         attempt = call.attempt_of(deployment) if call is not None else None
         if call is None or attempt is None:
-            return self._unrouted(event, response, start, end)
+            return self._unrouted(event, response, start, end, call)
         decision = attempt.decision
         attempt.closed = True
-        name = self._ids.get(deployment, decision.model.name)
+        name = attempt.model(deployment)
         outcome = replies.outcome_of(event, response, start, end, self.deployments.price_unknown(name))
         outcome.call_id, outcome.model = f"{decision.id}/returned", name
         if call.asked.chat:
@@ -202,7 +198,7 @@ class Desk:
             self.router.accounts.release(decision.reservation)
             return None
         outcome = replies.failure_of(event, start, end)
-        outcome.call_id, outcome.model = f"{decision.id}/failed", self._ids.get(deployment, decision.model.name)
+        outcome.call_id, outcome.model = f"{decision.id}/failed", attempt.model(deployment)
         return decision, outcome
 
     def settled(self, event: Mapping[str, Any], decision: Decision, response: Any) -> None:
@@ -225,27 +221,27 @@ class Desk:
         return None, deployment
 
     def _unrouted(
-        self, event: Mapping[str, Any], response: Any, start: Any, end: Any
+        self, event: Mapping[str, Any], response: Any, start: Any, end: Any, call: Call | None
     ) -> tuple[Decision, Outcome, str] | None:
-        """A call that went past the filter: synchronous, or to a deployment by its id. Its spending counts all the same.
-
-        Calls of LiteLLM's SDK without its Router are left alone unless they name a task.
+        """A call that nothing was decided for: synchronous, to a deployment by its id, or after a fault in here. Its
+        spending counts all the same. Calls of LiteLLM's SDK without its Router are left alone unless they name a task.
         """
         params = {**(event.get("litellm_params") or {}), "messages": event.get("messages")}
-        named = identify(params)
-        through_router = any((params.get(name) or {}).get("model_group") for name in METADATA)
-        if not through_router and not (named.task.id and named.origin in ("metadata", "headers")):
-            return None
-        if any(KEY in (params.get(name) or {}) for name in METADATA):
+        metas = [meta for name in METADATA if isinstance(meta := params.get(name), Mapping)]
+        if call is None and any(KEY in meta for meta in metas):
             return None  # another router's call, or one so old that it has been forgotten
-        messages = event.get("messages")
-        asked = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
-        identity, turn = self._whose(asked, params)
+        group = next((meta["model_group"] for meta in metas if meta.get("model_group")), None)
+        if call is not None:
+            identity, turn = call.identity, call.turn
+        else:
+            named = identify(params)
+            if group is None and not (named.task.id and named.origin in ("metadata", "headers")):
+                return None
+            messages = event.get("messages")
+            asked = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
+            identity, turn = self._whose(asked, params)
         provider, model = event.get("custom_llm_provider"), str(event.get("model") or "")
         full = model if not provider or model.startswith(f"{provider}/") else f"{provider}/{model}"
-        group = next(
-            (meta["model_group"] for name in METADATA if (meta := params.get(name) or {}).get("model_group")), None
-        )
         name = self.deployments.name(
             {"model_name": group, "litellm_params": {"model": full}, "model_info": params.get("model_info") or {}}
         )

@@ -248,6 +248,31 @@ async def test_a_fault_inside_leaves_litellms_own_choice(server, routing, llm_ro
     assert plugin.router.errors > 0
 
 
+async def test_a_call_is_paid_for_even_after_a_fault_inside(server, routing, llm_router):
+    plugin = routing(on_error="fallback")
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no question can be asked")
+
+    plugin._desk.question = broken
+    answer = await llm_router().acompletion(model="chat", messages=HELLO, **about("t"))
+    await plugin.heard(1)
+    assert plugin.router.errors == 1
+    assert plugin.router.spent("t")["usd"] == pytest.approx(ONE_CALL[answer.model])
+
+
+async def test_a_fallback_after_a_refusal_is_still_the_same_task(server, routing, llm_router, deployment):
+    """A new conversation that is refused in one group must not get a new budget in the next."""
+    plugin = routing(budget=Budget(usd=0.0001))
+    router = llm_router(
+        deployment("chat", "large"), deployment("spare", "small"), fallbacks=[{"chat": ["spare"]}], num_retries=0
+    )
+    answer = await router.acompletion(model="chat", messages=HELLO, max_tokens=10)
+    await plugin.heard(1)
+    assert answer.model == "small"
+    assert len(tasks(plugin)) == 1
+
+
 async def test_a_question_asked_twice_has_one_answer(server, routing, deployment):
     plugin = routing("random")
     both = [deployment("chat", "small"), deployment("chat", "large")]
