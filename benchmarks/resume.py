@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from steproute.errors import BudgetExceeded, NoEligibleModel
 from steproute.ledger import Evidence, Ledger, Outcome, Task, ToolCall
 from steproute.router import Router
+
+logger = logging.getLogger("steproute")
 
 
 def teach(
@@ -32,13 +36,18 @@ def teach(
             outcome = row.get("outcome")
             if outcome is None or row["model"] not in router.pool:
                 continue
-            decision = router.decide(
-                ledger,
-                row["role"],
-                prompt_tokens=outcome["prompt_tokens"],
-                pin=row["model"],
-                step=f"{row['step']}#{row['attempt']}",
-            )
+            try:
+                decision = router.decide(
+                    ledger,
+                    row["role"],
+                    step=f"{row['step']}#{row['attempt']}",
+                    prompt_tokens=outcome["prompt_tokens"],
+                    max_tokens=max(1, outcome["completion_tokens"]),
+                    pin=row["model"],
+                )
+            except (BudgetExceeded, NoEligibleModel) as error:  # its estimates differ from those of the first time
+                logger.warning("resume: a step of task %s is not told to the router again: %s", name, error)
+                continue
             known = {key: value for key, value in outcome.items() if key in Outcome.model_fields}
             router.observe(decision, Outcome(**known), output=row.get("output_id") or "")
             if ledger.steps and outcome["error"] is None:

@@ -13,13 +13,38 @@ from steproute.ledger import Evidence
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """First line of a command's output that ends the task; mini-swe-agent's word."""
-_LOOK = r"""
-git -c core.fsmonitor=false diff HEAD --name-only --diff-filter=d > /tmp/.changed || exit 3
-[ -s /tmp/.changed ] || exit 4
-grep '\.py$' /tmp/.changed | while read -r name; do
+_UNCHANGED = 44
+_LOOK = rf"""
+changed=$(git -c core.fsmonitor=false diff HEAD --name-only --diff-filter=d) || exit 3
+[ -n "$changed" ] || exit {_UNCHANGED}
+printf '%s\n' "$changed" | grep '\.py$' | while read -r name; do
   python3 -c 'import ast, sys; ast.parse(open(sys.argv[1], "rb").read())' "$name" 2>&1 | tail -1
 done
+exit 0
 """
+
+
+def look(environment: Any) -> list[Evidence]:
+    """Whether a change is there, and whether the changed Python files parse.
+
+    Git runs inside, as the agent's commands do: a repository's configuration can make it run programs.
+
+    Args:
+        environment: any of mini-swe-agent's, its folder the repository.
+    """
+    ran = environment.execute({"command": _LOOK})
+    if ran["returncode"] == _UNCHANGED:
+        return [Evidence(source="patch", score=0, detail="no change")]
+    if ran["returncode"] != 0:
+        return []
+    broken = str(ran["output"]).strip()
+    return [Evidence(source="patch", score=1), Evidence(source="syntax", score=float(not broken), detail=broken[:200])]
+
+
+def diff(environment: Any) -> str:
+    """The change to tracked files."""
+    ran = environment.execute({"command": "git -c core.fsmonitor=false diff HEAD"})
+    return str(ran["output"]) if ran["returncode"] == 0 else ""
 
 
 class SandboxConfig(BaseModel):
@@ -51,21 +76,6 @@ class SandboxEnvironment:
                 {"role": "exit", "content": patch, "extra": {"exit_status": "Submitted", "submission": patch}}
             )
         return {"output": ran.output, "returncode": ran.code, "exception_info": note}
-
-    def look(self) -> list[Evidence]:
-        """Whether a change is there, and whether the changed Python files parse. Git runs inside, as commands do."""
-        ran = self.shell.run(_LOOK, 30)
-        if ran.code == 3 or ran.timed_out:
-            return []
-        if ran.code == 4:
-            return [Evidence(source="patch", score=0, detail="no change")]
-        broken = ran.output.strip()
-        syntax = Evidence(source="syntax", score=float(not broken), detail=broken[:200])
-        return [Evidence(source="patch", score=1), syntax]
-
-    def diff(self) -> str:
-        """The change to tracked files."""
-        return self.shell.run("git -c core.fsmonitor=false diff HEAD", 60).output
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:
         """For the prompts: the machine and this configuration; not the environment's variables."""

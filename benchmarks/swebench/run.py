@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ class Swebench(Benchmark):
         try:
             from minisweagent.agents.default import DefaultAgent
 
+            from steproute.benchmarks.swebench.environment import diff, look
             from steproute.benchmarks.swebench.grade import grade_in_docker, grade_locally, prediction
             from steproute.benchmarks.swebench.model import RoutedModel
         except ImportError as error:
@@ -86,16 +88,15 @@ class Swebench(Benchmark):
         place = Path(tempfile.mkdtemp(prefix="steproute-swe-"))
         environment = self._environment(instance, place / "repo")
         try:
-            look = getattr(environment, "look", tuple)
             sampling = {"temperature": options.temperature, "max_tokens": options.max_tokens}
-            model = RoutedModel(seat, look, **model_settings, **sampling)
+            model = RoutedModel(seat, partial(look, environment), **model_settings, **sampling)
             limits = {"step_limit": options.max_steps, "cost_limit": 0.0}
             trajectory = self._folder / "trajectories" / _plain(seat.policy) / f"{_plain(seat.id)}.json"
             agent = DefaultAgent(model, environment, **agent_settings, **limits, output_path=trajectory)
             ended = agent.run(instance["problem_statement"])
             patch, source = str(ended.get("submission") or ""), "submission"
-            if "diff --git" not in patch and hasattr(environment, "diff"):
-                patch, source = environment.diff(), "working tree"
+            if "diff --git" not in patch:
+                patch, source = diff(environment), "working tree"
         finally:
             if hasattr(environment, "cleanup"):
                 environment.cleanup()
@@ -122,8 +123,10 @@ class Swebench(Benchmark):
         if self._docker:
             from minisweagent.environments.docker import DockerEnvironment
 
+            settings = {name: _settings()["environment"][name] for name in ("cwd", "interpreter", "env")}
             timeout = int(self.options.command_timeout_s)
-            return DockerEnvironment(image=instance["image"], cwd="/testbed", timeout=timeout, forward_env=[])
+            # nothing of this program's environment is handed on
+            return DockerEnvironment(image=instance["image"], timeout=timeout, forward_env=[], **settings)
         from steproute.benchmarks.swebench.environment import SandboxEnvironment
         from steproute.benchmarks.swebench.shell import Shell
 
@@ -164,15 +167,20 @@ def write_predictions(folder: Path) -> list[Path]:
 
 def _prompts() -> tuple[dict[str, Any], dict[str, Any]]:
     """mini-swe-agent's own prompts for SWE-bench: the agent's settings and the model's."""
-    import minisweagent
-    import yaml
-
-    path = Path(minisweagent.package_dir) / "config" / "benchmarks" / "swebench_backticks.yaml"
-    settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings = _settings()
     wanted = ("observation_template", "format_error_template", "action_regex")
     model = {name: settings["model"][name] for name in wanted if name in settings["model"]}
     agent = {name: settings["agent"][name] for name in ("system_template", "instance_template")}
     return agent, model
+
+
+def _settings() -> dict[str, Any]:
+    """mini-swe-agent's configuration for SWE-bench with commands in text."""
+    import minisweagent
+    import yaml
+
+    path = Path(minisweagent.package_dir) / "config" / "benchmarks" / "swebench_backticks.yaml"
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def _plain(name: str) -> str:

@@ -24,8 +24,10 @@ from typer.testing import CliRunner
 
 from steproute.backend import ChatRequest, ChatResponse, Usage
 from steproute.benchmarks.runner import run
+from steproute.benchmarks.swebench import grade
 from steproute.benchmarks.swebench.cli import app
 from steproute.benchmarks.swebench.evidence import evidence_of
+from steproute.benchmarks.swebench.grade import OFFICIAL, Grade
 from steproute.benchmarks.swebench.run import Options, Swebench, write_predictions
 from steproute.errors import ConfigError
 from steproute.integrations.scripted import ScriptedBackend
@@ -149,6 +151,16 @@ def test_a_reply_without_a_command_is_told_so_and_counts(toy: Any, tmp_path: Pat
     assert result.summary[0]["pass_rate"] == 1
 
 
+def test_a_change_that_does_not_parse_is_seen(toy: Any, tmp_path: Path) -> None:
+    result = run(
+        Swebench(options(toy, tmp_path)), POOL, backend=ScriptedBackend(plan("echo '(' > stats.py", FIX, SUBMIT))
+    )
+    first = lines(result.path / "steps.jsonl")[0]
+    assert first["evidence"][-1]["source"] == "syntax"
+    assert first["evidence"][-1]["score"] == 0
+    assert "was never closed" in first["evidence"][-1]["detail"]
+
+
 def test_a_command_that_hangs_is_stopped(toy: Any, tmp_path: Path) -> None:
     backend = ScriptedBackend(plan("sleep 600 & sleep 600", FIX, SUBMIT))
     result = run(Swebench(options(toy, tmp_path, command_timeout_s=1.0)), POOL, backend=backend)
@@ -200,6 +212,44 @@ def test_recorded_models_are_replayed_without_a_server(
     assert rows[0]["prediction"] == rows[1]["prediction"]
     assert rows[0]["tokens"] == rows[1]["tokens"]
     assert not again.errors
+
+
+def test_the_docker_runtime_hands_on_nothing_and_asks_the_official_harness(
+    toy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a daemon: a `docker` that runs commands in a folder; what it was asked for is looked at."""
+    asked, place, program = tmp_path / "asked.txt", tmp_path / "container", tmp_path / "docker"
+    shutil.copytree(toy.repos / "own__stats", place)
+    program.write_text(
+        f"""#!/bin/bash
+echo "$@" >> {asked}
+case "$1" in
+  run) echo c0ffee ;;
+  exec) while [ "$1" != bash ]; do shift; done; cd {place} && exec env -i PATH="$PATH" "$@" ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    graded: list[dict] = []
+
+    def harness(instance: Any, made: Any, run_id: str, timeout_s: float) -> Grade:
+        graded.append(made)
+        return Grade(True, OFFICIAL, True, {})
+
+    monkeypatch.setattr(grade, "grade_in_docker", harness)
+    backend = ScriptedBackend(plan("echo '# changed' >> stats.py", SUBMIT))
+    result = run(Swebench(options(toy, tmp_path, runtime="auto")), POOL, backend=backend)
+    (task,) = lines(result.path / "tasks.jsonl")
+    assert (task["graded"], task["passed"]) == ("official", True)
+    assert "# changed" in graded[0]["model_patch"]
+    first = lines(result.path / "steps.jsonl")[0]
+    assert {item["source"]: item["score"] for item in first["evidence"]} == {"command": 1, "patch": 1, "syntax": 1}
+    calls = asked.read_text()
+    assert "-w /testbed --rm none sleep" in calls
+    assert "-e PAGER=cat" in calls
+    assert "secret" not in calls
 
 
 def test_an_agents_own_test_runs_are_read() -> None:
