@@ -42,7 +42,7 @@ class VerifiedConfig(Settings):
     """Name of the evidence that is a verdict."""
     near_binary: float = Field(default=0.6, gt=0.5, le=1)
     """Share of scores at 0 or 1 from which a dimension counts as right or wrong, the only case a verdict is made for."""
-    seen: int = Field(default=8, ge=1)
+    seen: int = Field(default=2, ge=1)
     """Scores of a dimension before that is judged."""
     pass_at: float = Field(default=0.999, gt=0, le=1)
     """Score from which on the work was right."""
