@@ -66,9 +66,9 @@ def profile_models(
             if out is not None:
                 write_profiles(out, {name: found.profile})
     finally:
-        for part in (server, joules):
-            if hasattr(part, "close"):
-                part.close()
+        for close in (getattr(part, "close", None) for part in (server, joules)):
+            if close is not None:
+                close()
     if out is not None:
         console.print(f"written to {out}; in steproute.yaml: profiles: {out}", highlight=False)
 

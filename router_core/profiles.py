@@ -116,7 +116,7 @@ def write_profiles(path: Path, profiles: Mapping[str, Profile]) -> None:
     """Write profiles as YAML, into what the file holds of other models."""
     import yaml
 
-    known = {name: profile for name, profile in read_profiles(path).items()} if path.exists() else {}
+    known = read_profiles(path) if path.exists() else {}
     whole = {name: _plain(profile) for name, profile in {**known, **profiles}.items()}
     path.write_text(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), encoding="utf-8")
 

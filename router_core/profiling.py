@@ -21,9 +21,10 @@ LENGTHS = ((64, 96), (700, 16), (256, 48), (64, 16), (700, 96), (1400, 32), (256
 """Prompt and completion tokens of the load, as far as a context allows; counts are the server's in the end."""
 HELD_OUT = ((128, 64), (512, 24), (350, 100), (1000, 48), (96, 32), (800, 72))
 WORDS = (
-    "river stone table garden window paper morning letter music bridge winter apple market doctor pocket engine "
-    "silver corner travel answer planet carpet basket forest number island coffee signal yellow thunder"
-).split()
+    "river", "stone", "table", "garden", "window", "paper", "morning", "letter", "music", "bridge", "winter",
+    "apple", "market", "doctor", "pocket", "engine", "silver", "corner", "travel", "answer", "planet", "carpet",
+    "basket", "forest", "number", "island", "coffee", "signal", "yellow", "thunder",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
