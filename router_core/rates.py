@@ -9,6 +9,7 @@ prior; the child then counts that prior as `strength` outcomes.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -119,7 +120,7 @@ def inherit(priors: Sequence[float], seen: Sequence[tuple[int, int]], strength: 
 
 def bucket_of(count: int) -> int:
     """Bucket of a number of checks, at least 1."""
-    return max(b for b, start in enumerate(BUCKETS) if count >= start)
+    return bisect_right(BUCKETS, count) - 1
 
 
 def logit(p: float) -> float:

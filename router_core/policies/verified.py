@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from steproute.errors import ConfigError
-from steproute.ledger import Ledger
+from steproute.ledger import Ledger, Step
 from steproute.policies.base import Floats
 from steproute.posterior import PosteriorConfig, TaskPosterior
 from steproute.settings import Settings
@@ -111,12 +111,17 @@ class VerifiedCalls:
 
     def verdicts(self, ledger: Ledger) -> list[tuple[str, bool]]:
         """Model and verdict per step that has one."""
-        found = []
+        found: list[tuple[str, bool]] = []
+        if not self._verdicts and not (ledger.steps and self._judged(ledger.steps[-1])):
+            return found  # no verifier at work: a long ledger is not walked for nothing
         for step in ledger.steps:
             for item in step.outcome.evidence:
                 if item.source == self.config.source:
                     found.append((step.model, item.score >= 0.5))
         return found
+
+    def _judged(self, step: Step) -> bool:
+        return any(item.source == self.config.source for item in step.outcome.evidence)
 
     def chances(self, beliefs: Beliefs, names: Sequence[str], verdicts: Sequence[tuple[str, bool]]) -> Floats:
         """P(right) of each candidate's next answer, given the verdicts so far; noted in `beliefs`."""
