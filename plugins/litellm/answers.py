@@ -25,12 +25,19 @@ def response_headers(call: Call) -> dict[str, str]:
     return {_PREFIX + name: _printable(value) for name, value in fields.items() if value}
 
 
-def http_error(refused: Refusal) -> Any:
-    """The proxy's answer to a refusal: its status, and a body that says which limit or which ability."""
+def http_error(refused: Refusal, structured: bool) -> Any:
+    """The proxy's answer to a refusal: its status, and a body that says which limit or which ability.
+
+    Args:
+        refused: what was refused; routes that look at it alone find the same status there.
+        structured: True = this LiteLLM passes on an object as detail; False = it can only carry text.
+    """
     from fastapi import HTTPException
 
     body = refused.body()
-    error = HTTPException(refused.http_status, detail=body, headers={"x-should-retry": "false"})
+    refused.status_code = refused.http_status
+    detail = body if structured else body["message"]
+    error = HTTPException(refused.http_status, detail=detail, headers={"x-should-retry": "false"})
     error.message = body["message"]  # type: ignore[attr-defined]
     error.type, error.param = body["type"], body["param"]  # type: ignore[attr-defined]
     return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import uuid
 from collections import OrderedDict
@@ -18,11 +17,17 @@ from steproute.plugins.litellm.asked import Asked, read
 from steproute.plugins.litellm.calls import KEY, Attempt, Call, Pick
 from steproute.plugins.litellm.conversations import Conversations, prefixes
 from steproute.plugins.litellm.deployments import Deployment, Deployments, admissible, id_of
-from steproute.plugins.litellm.identity import METADATA, Identity, client_of, holder_of, identify, metadata_of
+from steproute.plugins.litellm.identity import (
+    METADATA,
+    Identity,
+    client_of,
+    holder_of,
+    identify,
+    metadata_of,
+    previous_of,
+)
 from steproute.plugins.litellm.memos import Memos
 from steproute.router import Router
-
-logger = logging.getLogger("steproute")
 
 _KEPT = 10_000
 
@@ -141,8 +146,7 @@ class Desk:
         if identity.task.id:
             return identity, None
         client, origin, turn = client_of(request), "new", None
-        previous = request.get("previous_response_id")
-        task = self.conversations.of_response(previous) if isinstance(previous, str) else ""
+        task = next(filter(None, map(self.conversations.of_response, previous_of(request))), "")
         if task:
             origin = "response"
         elif asked.chat:

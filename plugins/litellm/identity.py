@@ -125,6 +125,16 @@ def client_of(request: Mapping[str, Any]) -> str:
     return "|".join(str(meta.get(f"user_api_key_{name}") or "") for name in ("hash", "user_id", "team_id"))
 
 
+def previous_of(request: Mapping[str, Any]) -> Iterator[str]:
+    """The response that a request to `/responses` goes on from, as LiteLLM knows it and as the proxy's client wrote it."""
+    server = request.get("proxy_server_request")
+    body = server.get("body") if isinstance(server, Mapping) else None
+    wrote = body.get("previous_response_id") if isinstance(body, Mapping) else None
+    for found in (request.get("previous_response_id"), request.get("_litellm_addressed_response_id"), wrote):
+        if isinstance(found, str):
+            yield found
+
+
 def _session(request: Mapping[str, Any], meta: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str, str]:
     found = (
         request.get("litellm_session_id"),

@@ -23,6 +23,9 @@ from steproute.plugins.litellm.identity import METADATA
 from steproute.plugins.litellm.refusals import refusal, refusal_in
 from steproute.router import Router
 
+_RECENT = hasattr(CustomLogger, "async_post_call_response_headers_hook")
+"""Whether this LiteLLM lets a logger add headers to every answer, as it does since 1.81."""
+
 
 class StepRouting(CustomLogger):  # type: ignore[misc]
     """Narrows a group's deployments to those of the model the router chooses, and tells it how the calls went.
@@ -152,7 +155,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
             return self._headers(data)
         return None
 
-    if not hasattr(CustomLogger, "async_post_call_response_headers_hook"):
+    if not _RECENT:
 
         async def async_post_call_success_hook(
             self, data: dict[str, Any], user_api_key_dict: Any, response: Any
@@ -174,7 +177,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
     ) -> Any:
         """Answer a refusal with its own status and a body that names the limit."""
         found = refusal_in(original_exception)
-        return None if found is None else http_error(found)
+        return None if found is None else http_error(found, structured=_RECENT)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ def proxy(upstream: LiteLLMUpstream, tmp_path_factory: pytest.TempPathFactory) -
             deployment("mixed", "small"),
             deployment("costly", "dear"),
             deployment("embed", "small"),
+            deployment("beyond", "beyond"),
             {"model_name": "local", "litellm_params": local, "model_info": {"id": "local"}},
         ]
         steproute = {
@@ -83,6 +84,7 @@ def proxy(upstream: LiteLLMUpstream, tmp_path_factory: pytest.TempPathFactory) -
                 {"name": "medium", "price": {"input": 3, "output": 6}, "size_b": 10},
                 {"name": "large", "price": {"input": 10, "output": 20}, "size_b": 100},
                 {"name": "gratis", "price": 0, "size_b": 1},
+                {"name": "beyond", "price": {"input": 0, "output": 900}, "max_output": 9000},
                 {"name": "dear", "price": {"input": 0, "output": 200}, "size_b": 500, "max_output": 1000},
             ],
             "budget": {"usd": 1.0},
@@ -219,11 +221,48 @@ def test_row_5_ten_parallel_calls_of_a_fifth_under_a_limit_of_one(client, gate):
         assert error.status_code == 429
         assert error.response.headers.get("x-should-retry") == "false"
         told = error.response.json()["error"]
-        assert "hard limit usd=1 reached" in str(told)
-        assert "row-5" in str(told)
+        assert told["message"].startswith(
+            "task 'row-5': hard limit usd=1 reached: spent 0, reserved by calls in flight 1"
+        )
+        assert (told["type"], told["param"]) == ("budget_exceeded", "usd")
     assert spent(client, "row-5", 0.25) == pytest.approx(0.25)
     with ThreadPoolExecutor(3) as threads:
         assert all(isinstance(item, dict) for item in threads.map(one, range(3)))
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": HELLO, "stream": True}),
+        ("messages", {"messages": HELLO, "max_tokens": 9000}),
+        ("responses", {"input": "hello", "max_output_tokens": 9000}),
+    ],
+)
+def test_every_route_answers_a_used_up_budget_with_429(path, body, proxy, upstream):
+    headers = {"authorization": f"Bearer {proxy.key}", "x-steproute-task": "used-up"}
+    before = len(upstream.calls)
+    answer = httpx.post(f"{proxy.url}/v1/{path}", json={"model": "beyond", **body}, headers=headers, timeout=60)
+    assert answer.status_code == 429, answer.text
+    assert "hard limit usd=1 reached" in answer.text
+    assert len(upstream.calls) == before
+
+
+def test_a_call_no_model_can_serve_says_what_is_missing(client):
+    import openai
+
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    with pytest.raises(openai.BadRequestError, match="small: no vision; medium: no vision; large: no vision"):
+        ask(client, messages=[{"role": "user", "content": [image]}])
+
+
+def test_responses_go_on_by_id(client):
+    first = client.responses.with_raw_response.create(model="chat", input="hello")
+    task_id = said(first.headers)["task"]
+    assert spent(client, task_id, ONE_CALL["small"]) == pytest.approx(ONE_CALL["small"])  # its outcome has come in
+    second = client.responses.with_raw_response.create(
+        model="chat", input="and now?", previous_response_id=first.parse().id
+    )
+    assert said(second.headers)["task"] == task_id
 
 
 def test_row_9_an_ollama_model_needs_no_key(client):
