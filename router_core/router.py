@@ -31,7 +31,7 @@ from steproute.options import RouterOptions, check_options
 from steproute.policies import Policy, make_policy
 from steproute.predict import CapabilityPrior, GainEstimator
 from steproute.progress import DEFAULT_WEIGHTS, Progress, View, Weights
-from steproute.progress.views import VIEWS
+from steproute.progress.domains import VIEWS
 from steproute.steplog import StepLog
 from steproute.tasks import TaskTable
 from steproute.taskstate import Made, StepRequest, TaskState

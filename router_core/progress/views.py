@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -245,16 +244,3 @@ class SweView:
         command = found.get("command")
         moved = new and (command is None or command.score > 0)
         return Signals(regime, r, change_quality(last, regime, r, moved))
-
-
-VIEWS: Mapping[str, View] = {
-    "generic": GenericView(),
-    "code": CodeView(),
-    "tools": ToolsView(),
-    "swe": SweView(),
-}
-
-
-def view_for(domain: str, views: Mapping[str, View] = VIEWS) -> View:
-    """The view of a domain; an unknown domain gets the generic one."""
-    return views.get(domain, views["generic"])
