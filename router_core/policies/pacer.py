@@ -137,6 +137,9 @@ class Pacer:
         bonus = np.sqrt(variance) * gittins_bonuses(variance / noise * self.config.horizon) * remaining
         if not self.config.horizon:
             bonus = np.zeros_like(gains)
+        held = incumbent(context)
+        if held is not None:  # curiosity alone is no reason to change horses in midstream
+            bonus = np.minimum(bonus, bonus[held])
         worth = self.config.V * remaining + owed(context)
         bonus = bonus * self.config.V * remaining  # a queue that grows is paid off with what is known
         values = worth * gains + bonus - prices + TIE * context.rng.random(len(gains))
@@ -271,6 +274,14 @@ class Pacer:
             raise ConfigError(f"pacer state: {type(error).__name__}: {error}") from None
         self.capability, self.verified, self._tasks = capability, verified, OrderedDict(tasks)
         self._strengths = {}
+
+
+def incumbent(context: StepContext) -> int | None:
+    """Index of the candidate that served this role last in the task; None = none of them did."""
+    for step in reversed(context.ledger.steps):
+        if step.role == context.role:
+            return context.names.index(step.model) if step.model in context.names else None
+    return None
 
 
 def nothing_wrong(context: StepContext) -> bool:

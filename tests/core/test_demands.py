@@ -132,6 +132,34 @@ def test_row_11_an_image_needs_a_model_that_sees():
         router(models[:1]).decide("t", "reader", needs=Needs(vision=True))
 
 
+@pytest.mark.parametrize("limit", [None, 0.05, 0.3, 1.0])
+def test_row_13_a_loop_that_gets_nowhere_does_not_change_models_out_of_curiosity(limit):
+    """18 calls at one state of the ledger, on a provider that caches what a model has read before."""
+    models = [
+        Model("small", price=Price(input=1, output=2, cached_input=0.1), quality=0.3, max_output=300),
+        Model("large", price=Price(input=10, output=20, cached_input=1), quality=0.9, max_output=300),
+    ]
+
+    def bill(policy):
+        budget = Budget(usd=Limit(limit=limit, hard=False)) if limit else None
+        made, read, used = Router(models, budget, policy, seed=0, on_error="raise"), {}, []
+        for number in range(18):
+            prompt = 1500 + 30 * number
+            decision = made.decide("t", "coder", prompt_tokens=prompt, max_tokens=300, cached_tokens=dict(read))
+            name = decision.model.name
+            cached = read.get(name, 0)
+            made.observe(decision, Outcome(prompt_tokens=prompt, completion_tokens=40, cached_tokens=cached))
+            read[name] = prompt
+            used.append(name)
+        return made.spent("t")["usd"], used
+
+    usd, used = bill("pacer")
+    switches = sum(one != two for one, two in zip(used, used[1:], strict=False))
+    assert switches <= (2 if limit == 0.05 else 0)  # five cents: small gains nothing, large neither and would break it
+    assert usd <= bill("fixed:large")[0]
+    assert limit is None or usd <= limit or usd <= bill("fixed:small")[0]
+
+
 def test_row_14_a_price_of_zero_is_free_and_an_unknown_one_has_to_be_said():
     models = [Model("local", price=Price(input=0, output=0)), priced("paid", 0.4)]
     decision = router(models, policy="cheapest").decide("t", prompt_tokens=1000)
