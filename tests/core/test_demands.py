@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 
 import pytest
 from doubles import Wants, free, paid, priced, router
@@ -154,7 +155,7 @@ def test_row_13_a_loop_that_gets_nowhere_does_not_change_models_out_of_curiosity
         return made.spent("t")["usd"], used
 
     usd, used = bill("pacer")
-    switches = sum(one != two for one, two in zip(used, used[1:], strict=False))
+    switches = sum(one != two for one, two in pairwise(used))
     assert switches <= (2 if limit == 0.05 else 0)  # five cents: small gains nothing, large neither and would break it
     assert usd <= bill("fixed:large")[0]
     assert limit is None or usd <= limit or usd <= bill("fixed:small")[0]
