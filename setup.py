@@ -16,5 +16,5 @@ for name, folder in MOUNTS.items():
 setup(
     packages=packages,
     package_dir=MOUNTS,
-    package_data={name: ["py.typed", "*.html", "*.js", "*.css"] for name in packages},
+    package_data={name: ["py.typed", "*.html", "*.js", "*.css", "*.jsonl"] for name in packages},
 )

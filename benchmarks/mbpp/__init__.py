@@ -1,0 +1,1 @@
+"""MBPP, its sanitised part, and MBPP+ (EvalPlus): short functions described in one sentence."""
