@@ -357,6 +357,30 @@ class ModelPool:
         self._hold({key: item for key, item in self._models.items() if key != name})
         return model
 
+    def replace(self, model: Model | str, version: str = "") -> Model:
+        """Put a new version of an arm in the place of the old one, under the same name.
+
+        `pacer` starts from what it knew of the old version, shrunk to a few observations.
+
+        Args:
+            model: the new version, or the name of one that only changed inside.
+            version: what tells it from the old one; empty = the model says so itself.
+
+        Returns:
+            What the pool holds now.
+
+        Raises:
+            ConfigError: no such name, or the version is the old one's.
+        """
+        old = self[model.name if isinstance(model, Model) else model]
+        new = model if isinstance(model, Model) else old
+        if version:
+            new = new.model_copy(update={"version": version})
+        if new.version == old.version:
+            raise ConfigError(f"models: version of {old.name!r}: seen {new.version!r}; allowed: another than the one it replaces")
+        self._hold({name: new if name == old.name else item for name, item in self._models.items()})
+        return new
+
     def resolve(self, name: str) -> Model | None:
         """The model of that name, else the one whose deployment has that name, else None."""
         found = self._models.get(name)

@@ -13,24 +13,31 @@ or fail, it calls again as long as that is worth its price (`steproute.policies.
 from __future__ import annotations
 
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from steproute.budget import MAX_EXPONENT
+from steproute.credit import credited, make_credit
 from steproute.errors import ConfigError
 from steproute.evidence import EvidenceConfig, EvidenceModel
 from steproute.ledger import Evidence, Ledger
+from steproute.models import Model
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
 from steproute.policies.index import gittins_bonuses
 from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
 from steproute.posterior import PosteriorConfig, TaskPosterior
 from steproute.predict.capability import CapabilityConfig, CapabilityModel, Estimate
+from steproute.predict.change import ChangeConfig, ChangeWatch
 from steproute.progress import Progress, Regime, expected_progress
+
+if TYPE_CHECKING:
+    from steproute.taskstate import OpenStep
 
 STATE_VERSION = 1
 KEPT_TASKS = 1000
@@ -65,6 +72,12 @@ class Pacer:
         posterior: PosteriorConfig = PosteriorConfig()
         verified: VerifiedConfig = VerifiedConfig()
         evidence: EvidenceConfig = EvidenceConfig()
+        change: ChangeConfig = ChangeConfig()
+        """Whether a model that silently became another is noticed, and learnt anew."""
+        credit: Literal["progress", "uniform", "none"] = "progress"
+        """How a task's final result reaches back to its steps, see `steproute.credit`."""
+        credit_weight: float = Field(default=1.0, ge=0)
+        """What that counts against evidence seen at the step, which is worth its reliability ρ: weight·(1 − ρ)."""
 
     def __init__(self, config: Config | None = None):
         self.config = config or self.Config()
@@ -75,7 +88,9 @@ class Pacer:
         """How far each source of evidence can be trusted; the router teaches it with every task's final result."""
         self._tasks: OrderedDict[str, TaskPosterior] = OrderedDict()
         self._running: OrderedDict[str, Beliefs] = OrderedDict()
-        self._strengths: dict[str, float] = {}
+        self._versions: dict[str, str] = {}
+        self._changes = ChangeWatch(self.config.change)
+        self._credit = make_credit(self.config.credit)
         for dimension, means in {**_read_prior(self.config.prior_file), **self.config.prior}.items():
             self.set_prior((dimension,), means)
 
@@ -106,9 +121,8 @@ class Pacer:
     def _estimate(self, context: StepContext) -> Estimate:
         names = context.names
         for candidate in context.candidates:
-            if self._strengths.get(candidate.name) is None:
-                self._strengths[candidate.name] = candidate.model.prior
-                self.capability.add(candidate.name, candidate.model.prior)
+            if self._versions.get(candidate.name) != candidate.model.version:
+                self._welcome(candidate.model)
         found = self.capability.estimate(context.group, names)
         context.memo[MEMO] = found
         posterior = self._tasks.get(context.task.id)
@@ -117,6 +131,17 @@ class Pacer:
             found = Estimate(found.mean + shifts, found.variance + np.array(variances), found.noise)
         context.memo[SHIFTED] = found
         return found
+
+    def _welcome(self, model: Model) -> None:
+        """Make room for a model, or for a new version of one: what was known of the old one is a shrunken prior of it."""
+        self.capability.add(model.name, model.prior)
+        if model.name in self._versions:
+            self._anew(model.name)
+        self._versions[model.name] = model.version
+
+    def _anew(self, model: str) -> None:
+        self.capability.fade(model, self.config.change.keep)
+        self._changes.reset(model)
 
     # --- scoring ---------------------------------------------------------------------------------------------
 
@@ -213,7 +238,7 @@ class Pacer:
         if verdicts or beliefs is not None:
             mine = verdicts[number][1] if number < len(verdicts) and verdicts[number][0] == model else None
             z = self.verified.learn(beliefs, context.group, model, z, verdicts[:number], mine)
-            self.capability.observe(context.group, model, z, feedback.reliability)
+            self._observe(feedback, model, z)
             return
         self.verified.learn(None, context.group, model, z, (), None)
         posterior = self._tasks.get(context.task.id)
@@ -225,7 +250,15 @@ class Pacer:
                 while len(self._tasks) > KEPT_TASKS:
                     self._tasks.popitem(last=False)
             posterior.update(model, z - float(found.mean[feedback.index]), feedback.reliability, found.noise**0.5)
-        self.capability.observe(context.group, model, min(max(z - expected, -1.0), 1.0), feedback.reliability)
+        self._observe(feedback, model, min(max(z - expected, -1.0), 1.0))
+
+    def _observe(self, feedback: Feedback, model: str, z: float) -> None:
+        found: Estimate | None = feedback.context.memo.get(MEMO)
+        if found is not None and self._changes.active:
+            off = z - float(found.mean[feedback.index])
+            if self._changes.note(model, off * math.sqrt(feedback.reliability / found.noise)):
+                self._anew(model)
+        self.capability.observe(feedback.context.group, model, z, feedback.reliability)
 
     def learn_all(self, context: StepContext, gains: Mapping[str, float]) -> None:
         """Take in what several models gained on one and the same step (full-information probing)."""
@@ -237,10 +270,29 @@ class Pacer:
             self.verified.learn(None, context.group, model, z, (), None)
         self.capability.observe_all(context.group, relative)
 
-    def finish(self, ledger: Ledger, steps: Sequence[object], reward: float | None) -> None:
-        """Drop what was kept about a task."""
+    def finish(self, ledger: Ledger, steps: Sequence[OpenStep], reward: float | None) -> None:
+        """Credit a task's steps with its final result, and drop what was kept about it."""
+        if self._credit is not None and reward is not None and steps:
+            self._learn_reward(steps, reward)
         self._tasks.pop(ledger.task.id, None)
         self._running.pop(ledger.task.id, None)
+
+    def _learn_reward(self, steps: Sequence[OpenStep], reward: float) -> None:
+        """One more observation per step, worth as much as the evidence at the step left open.
+
+        Steps of a verifier's tasks are left out: there the verdicts are corrected by what they turned out to be worth.
+        """
+        assert self._credit is not None
+        if any("verified" in item.context.memo for item in steps) or self.verified.verdicts(steps[-1].context.ledger):
+            return
+        gains = np.array([item.step.g - item.before for item in steps])
+        for item, gain in zip(steps, credited(self._credit, gains, reward, steps[-1].step.g).tolist(), strict=True):
+            context = item.context
+            remaining = self._remaining(context)
+            weight = self.config.credit_weight * (1.0 - self.reliability(item.step.outcome.evidence, context.task.domain))
+            if item.index >= 0 and remaining > 1e-9 and weight > 1e-9:
+                z = min(max(gain / remaining, -1.0), 1.0)
+                self.capability.observe(context.group, context.candidates[item.index].name, z, weight)
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -251,6 +303,8 @@ class Pacer:
             "capability": self.capability.state(),
             "verified": self.verified.state(),
             "tasks": {task: posterior.state() for task, posterior in self._tasks.items()},
+            "versions": dict(self._versions),
+            "changes": self._changes.state(),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -270,10 +324,14 @@ class Pacer:
             verified.load(state["verified"])
             capability = CapabilityModel(self.config.capability)
             capability.load(state["capability"])
+            changes = ChangeWatch(self.config.change)
+            if "changes" in state:
+                changes.load(state["changes"])
+            versions = {str(model): str(version) for model, version in state.get("versions", {}).items()}
         except (AttributeError, KeyError, TypeError) as error:
             raise ConfigError(f"pacer state: {type(error).__name__}: {error}") from None
         self.capability, self.verified, self._tasks = capability, verified, OrderedDict(tasks)
-        self._strengths = {}
+        self._versions, self._changes = versions, changes
 
 
 def incumbent(context: StepContext) -> int | None:

@@ -53,6 +53,8 @@ class CapabilityConfig(Settings):
     """Variance of one relative gain before anything was seen."""
     noise_strength: float = Field(default=4.0, gt=0)
     """How many observations a parent's noise is worth in a child group."""
+    memory: float | None = Field(default=None, ge=1)
+    """How many of a model's own latest observations in a group count, by discounting the older ones; None = all."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,25 @@ class CapabilityModel:
         for node in self._nodes.values():
             node.clear(column)
 
+    def fade(self, model: str, keep: float) -> None:
+        """Let go of most of what is known of a model that has changed: its means stay, as the prior of what it is now.
+
+        Args:
+            model: its name; one that nothing is known about is left alone.
+            keep: how many observations per group the old ones are worth at most.
+        """
+        column = self._columns.get(model)
+        if column is None:
+            return
+        for node in self._nodes.values():
+            if node.seen[column] > keep:
+                node.total[column] *= keep / node.seen[column]
+                node.seen[column] = keep
+            for name in ("heard", "heard_mean", "said", "said_mean"):
+                getattr(node, name)[column] = 0.0
+        for group in sorted(self._nodes, key=len, reverse=True):
+            self._ascend([self._nodes[group[:depth]] for depth in range(len(group) + 1)])
+
     def set_prior(self, group: Sequence[str], means: Mapping[str, float], strength: float | None = None) -> None:
         """State what is published about a group: it replaces the parent's opinion there.
 
@@ -174,6 +195,9 @@ class CapabilityModel:
             for node in path:
                 node.spread += before * weight / (before + weight) * off * off
                 node.freedom += weight
+        if self.config.memory is not None:
+            leaf.seen[column] *= 1.0 - weight / self.config.memory
+            leaf.total[column] *= 1.0 - weight / self.config.memory
         leaf.seen[column] += weight
         leaf.total[column] += weight * gain
         self._ascend(path)
