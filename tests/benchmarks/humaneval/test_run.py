@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,22 @@ def test_the_same_seed_gives_the_same_run(result, tmp_path: Path) -> None:
 def test_a_run_is_never_overwritten(result) -> None:
     with pytest.raises(ConfigError, match="already holds a run"):
         HumanEval().run(Options(["random"], "plain", cassettes=CASSETTES, limit=1, out=result.path))
+
+
+def test_an_interrupted_run_goes_on_and_tasks_run_side_by_side(tmp_path: Path) -> None:
+    chosen = Options(["fixed:*", "oracle"], "plain", cassettes=CASSETTES, limit=3, out=tmp_path / "run")
+    whole = HumanEval().run(chosen)
+    rows = (tmp_path / "run" / "tasks.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "tasks.jsonl").write_text("".join(rows[:5]))  # killed after the fifth task
+    resumed = HumanEval().run(replace(chosen, resume=True))
+    together = HumanEval().run(replace(chosen, out=tmp_path / "together", jobs=3))
+    for again in (resumed, together):
+        assert [row["policy"] for row in again.summary] == [row["policy"] for row in whole.summary]
+        for got, expected in zip(again.summary, whole.summary, strict=True):
+            assert got["pass_rate"] == expected["pass_rate"]
+            assert got["seconds"] == pytest.approx(expected["seconds"])
+            assert got["share"] == expected["share"]
+    assert sorted(lines(tmp_path / "run" / "tasks.jsonl"), key=str) == sorted(map(json.loads, rows), key=str)
 
 
 def test_config_says_how_to_repeat_the_run(result) -> None:
