@@ -101,7 +101,7 @@ def main() -> None:
     out(f"{options.boards} boards, {options.read_us:g} µs a reading, load {os.getloadavg()[0]:.1f}\n")
     out(f"begin + end: {alone:.3f} ms CPU a call; the router's step takes {more:.3f} ms more with a meter\n")
     out(f"that is {found['share_of_call_percent']:.3f} % of a call of {options.call_s:g} s (bound: 0.5 %)\n")
-    out(f"sampler thread, one reading of each board every 100 ms: {100 * share:.2f} % of a core (bound: 1 %)\n")
+    out(f"sampler thread, one reading of each board every 50 ms: {100 * share:.2f} % of a core (bound: 1 %)\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def spikes(seed: int) -> list[tuple[float, float]]:
 TRACES = {
     "constant": [IDLE, (70.0, 60.0)],
     "ramp": [IDLE, (5.0, 60.0), (65.0, 600.0)],
-    "spikes": spikes(3),
+    **{f"spikes {seed}": spikes(seed) for seed in range(8)},
 }
 
 
@@ -44,7 +44,7 @@ def meter(clock: FakeClock, fake: FakeNvml, **more: object) -> EnergyMeter:
     return EnergyMeter(nvml_readers(library=fake), clock=clock, thread=False, **more)
 
 
-def run(clock: FakeClock, meter: EnergyMeter, seconds: float, step: float = 0.1) -> None:
+def run(clock: FakeClock, meter: EnergyMeter, seconds: float, step: float = 0.05) -> None:
     """Time passes; the thread's readings come every step."""
     for _ in range(round(seconds / step)):
         clock.tick(step)
@@ -84,7 +84,7 @@ def test_dropped_samples(name, counter):
     assert found is not None
     assert found.joules == pytest.approx(trace.energy(START, START + 50), rel=0.01)
     if not counter:
-        assert 0.5 < found.gap_s < 1.0
+        assert 0.3 < found.gap_s < 0.4
         assert found.label.endswith("s without readings")
     assert energy.failed_readings > 50
 
@@ -152,8 +152,8 @@ def test_concurrent_calls_share_by_busy_time():
     two = energy.end(second)
     assert one is not None
     assert two is not None
-    assert one.joules == pytest.approx(400 + 100)
-    assert two.joules == pytest.approx(100 + 300)
+    assert one.joules == pytest.approx(400 + 100, abs=0.01)
+    assert two.joules == pytest.approx(100 + 300, abs=0.01)
     assert (one.shared, two.shared) == (2, 2)
     assert one.label == "NVML energy counter, shared by up to 2 calls"
 
@@ -170,7 +170,7 @@ def test_a_call_that_waits_for_its_server_takes_nothing():
     two = energy.end(second)
     assert one is not None
     assert two is not None
-    assert (one.joules, two.joules) == (pytest.approx(400), pytest.approx(300))
+    assert (one.joules, two.joules) == (pytest.approx(400, abs=0.01), pytest.approx(300, abs=0.01))
 
 
 def test_a_call_shorter_than_the_interval_is_measured_at_its_ends():
@@ -206,13 +206,13 @@ def test_a_last_reading_that_fails_is_bridged_by_the_last_power():
     clock.tick(1)
     found = energy.end(key)
     assert found is not None
-    assert found.joules == pytest.approx(250 + 50)
+    assert found.joules == pytest.approx(250 + 50, abs=0.01)
     assert found.gap_s == pytest.approx(0.5)
     fake.dropped = lambda number: False
     run(clock, energy, 4)
     rest = energy.end(other)
     assert rest is not None
-    assert found.joules + rest.joules == pytest.approx(1000)
+    assert found.joules + rest.joules == pytest.approx(1000, abs=0.02)
 
 
 @settings(max_examples=60, deadline=None)
