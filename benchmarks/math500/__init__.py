@@ -1,0 +1,1 @@
+"""MATH-500: competition problems with short answers, compared by math-verify."""
