@@ -79,19 +79,8 @@ class Call:
         return next((item for item in fitting if not item.closed), fitting[-1] if fitting else None)
 
     def note(self, decision: Decision) -> dict[str, Any]:
-        """What is written into LiteLLM's metadata, as plain JSON."""
-        return {
-            "call": self.token,
-            "task": decision.task,
-            "step": decision.step,
-            "role": decision.role,
-            "attempt": decision.attempt,
-            "decision": decision.id,
-            "model": decision.model.name,
-            "reason": decision.reason,
-            "progress": round(decision.progress.g, 4),
-            "task_spent_usd": self.spent,
-        }
+        """What is written into LiteLLM's metadata, as plain JSON; LiteLLM copies it several times, so it is short."""
+        return {"call": self.token, "task": decision.task, "step": decision.step, "model": decision.model.name}
 
 
 @dataclass(frozen=True, slots=True)
