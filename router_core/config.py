@@ -21,6 +21,7 @@ from steproute.settings import Settings
 
 if TYPE_CHECKING:
     from steproute.store import Store
+    from steproute.telemetry import Telemetry
 
 
 class RegimeSettings(Settings):
@@ -86,6 +87,8 @@ class RouterSettings(Settings):
     """Where every step is kept: a path relative to this file, a PostgreSQL URL, or `target` and the settings of `Store`."""
     meter: str | None = None
     """What measures joules: `auto`, `nvml`, `rapl` or `none`."""
+    telemetry: bool | dict[str, Any] | None = None
+    """`true`, or settings of `Telemetry`; a log file's path is relative to this file."""
 
 
 def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
@@ -127,6 +130,9 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
         options["store"] = _store(settings.store, where, Path() if isinstance(source, Mapping) else Path(source).parent)
     if settings.meter is not None:
         options["meter"] = settings.meter
+    if settings.telemetry:
+        folder = Path() if isinstance(source, Mapping) else Path(source).parent
+        options["telemetry"] = _telemetry(settings.telemetry, where, folder)
     return options
 
 
@@ -168,6 +174,17 @@ def _store(given: Any, where: str, folder: Path) -> Store:
     spool = given.get("spool")
     try:
         return Store(**{**given, "target": target, "spool": None if spool is None else folder / str(spool)})
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _telemetry(given: Any, where: str, folder: Path) -> Telemetry | None:
+    from steproute.telemetry import as_telemetry
+
+    if isinstance(given, Mapping) and isinstance(logs := given.get("logs"), str) and logs not in ("", "stderr"):
+        given = {**given, "logs": str(folder / logs)}
+    try:
+        return as_telemetry(given)
     except (ConfigError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +24,8 @@ class Faults:
         self.count = 0
         self.last: Exception | None = None
         """The latest fault. Its text is not logged: it may quote the user."""
+        self.listener: Callable[[Exception, str], None] | None = None
+        """Told of every fault but its own."""
 
     def kept(self, where: str) -> _Guard:
         """A `with` block that ends quietly when something inside it fails, except for errors the host must hear of.
@@ -39,6 +42,9 @@ class Faults:
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown place"
         logger.error("steproute: %s failed inside (%s at %s); the host goes on", where, type(error).__name__, place)
+        if self.listener is not None and where != "telemetry":
+            with self.kept("telemetry"):
+                self.listener(error, where)
 
 
 class _Guard:

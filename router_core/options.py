@@ -20,6 +20,7 @@ from steproute.progress import View, Weights
 
 if TYPE_CHECKING:
     from steproute.store import Store
+    from steproute.telemetry import Telemetry
 
 logger = logging.getLogger("steproute")
 
@@ -41,6 +42,7 @@ class RouterOptions(TypedDict, total=False):
     facts: Facts | None
     meter: Meter | str | None
     store: Store | str | Path | None
+    telemetry: Telemetry | Mapping[str, Any] | bool | None
     on_error: Literal["fallback", "raise"]
     clock: Callable[[], float]
 

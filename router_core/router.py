@@ -18,7 +18,7 @@ from steproute.choice import Chooser, Facts
 from steproute.config import load_config
 from steproute.decision import Decision
 from steproute.derived import Derived
-from steproute.faults import Faults
+from steproute.faults import FOR_THE_HOST, Faults
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.handed import counts_of, evidence_of, mend, names_of, needs_of, number, reward_of, task_of, whole
@@ -28,11 +28,10 @@ from steproute.ledger import Evidence, Ledger, Outcome, Task
 from steproute.metering import Meter, make_meter
 from steproute.models import Model, ModelPool, Needs
 from steproute.options import RouterOptions, check_options
-from steproute.policies import Policy, make_policy
+from steproute.policies import Policy, StepContext, make_policy
 from steproute.predict import CapabilityPrior, GainEstimator
 from steproute.progress import DEFAULT_WEIGHTS, Progress, View, Weights
 from steproute.progress.domains import VIEWS
-from steproute.steplog import StepLog
 from steproute.tasks import TaskTable
 from steproute.taskstate import Made, StepRequest, TaskState
 from steproute.twins import asynchronous
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from steproute.store import Store
+    from steproute.telemetry import Telemetry
 
 logger = logging.getLogger("steproute")
 
@@ -67,6 +67,7 @@ class Router:
         facts: Facts | None = None,
         meter: Meter | str | None = None,
         store: Store | str | Path | None = None,
+        telemetry: Telemetry | Mapping[str, Any] | bool | None = None,
         on_error: Literal["fallback", "raise"] = "fallback",
         clock: Callable[[], float] = time.time,
     ):
@@ -91,6 +92,8 @@ class Router:
                 `auto`, `nvml`, `rapl`; None = they are estimated from profiles.
             store: where every step is kept, so that a restarted router goes on where it was: the path of a SQLite file, a
                 PostgreSQL URL, or a `Store` with settings; None = nothing outlasts the process.
+            telemetry: spans, metrics and log lines of every step: `True`, or `Telemetry(...)` with settings (extra
+                `telemetry`); None = none.
             on_error: `"fallback"`: a fault inside the router never reaches the host; `"raise"` is for tests.
             clock: gives the time in seconds.
 
@@ -108,6 +111,7 @@ class Router:
         self.faults = Faults(raising=on_error == "raise")
         self._log = self._open_log(store, clock)
         self.accounts = Accounts(self.budget, clock) if self._log is None else self._log.accounts(self.budget)
+        self._log = self._with_telemetry(telemetry)
         self.forecast = CostForecast(clock=clock)
         self.health = Health(clock, cooldown_s)
         self.meter = make_meter(meter) if isinstance(meter, str) else meter
@@ -215,10 +219,7 @@ class Router:
             )
             progress = self._progress(state)
             self._learner.learn(state)
-            chosen = None
-            with self.faults.kept("decide"):
-                chosen = self._chooser.choose(state, request, progress)
-            decision, context = chosen or self._chooser.stand_in(state, request, progress)
+            decision, context = self._choose(state, request, progress)
             state.baseline = progress.g
             state.moments += 1
             made = Made(decision, context, state.moments)
@@ -389,7 +390,7 @@ class Router:
             return self._finish(task, reward_of(self.faults, success, reward))
 
     def close(self) -> None:
-        """Let go of the store, with everything written. Without one it does nothing."""
+        """Let go of store and telemetry, with everything written. Without them it does nothing."""
         if self._log is not None:
             with self._lock:
                 self._log.close()
@@ -453,6 +454,17 @@ class Router:
 
     # --- inside ----------------------------------------------------------------------------------------------
 
+    def _choose(self, state: TaskState, request: StepRequest, progress: Progress) -> tuple[Decision, StepContext]:
+        try:
+            with self.faults.kept("decide"):
+                return self._chooser.choose(state, request, progress)
+            return self._chooser.stand_in(state, request, progress)
+        except FOR_THE_HOST as error:
+            if self._log is not None:
+                with self.faults.kept("store"):
+                    self._log.refused(state.ledger.task.id, request.role, error)
+            raise
+
     def _progress(self, state: TaskState) -> Progress:
         with self.faults.kept("progress"):
             state.progress()
@@ -471,6 +483,21 @@ class Router:
         from steproute.store import as_store
 
         return as_store(store).open(clock)
+
+    def _with_telemetry(self, given: Telemetry | Mapping[str, Any] | bool | None) -> Any:
+        if not given:
+            return self._log
+        from steproute.telemetry import as_telemetry
+
+        settings = as_telemetry(given)
+        if settings is None:
+            return self._log
+        try:
+            return settings.listen(self._log, self.accounts, self.faults)
+        except BaseException:
+            if self._log is not None:
+                self._log.connection.close()  # else its file would belong to a router that never was
+            raise
 
     def _observed(self, decision: Decision, outcome: Outcome, progress: Progress, output: str, answers: bool) -> None:
         if self._log is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from steproute.decision import Decision
+from steproute.errors import BudgetExceeded, NoEligibleModel
 from steproute.ledger import Evidence, Outcome, Task
 from steproute.policies.base import Feedback
 from steproute.progress import Progress
@@ -41,6 +42,10 @@ class StepLog(Protocol):
 
     def decided(self, made: Made, pinned: bool) -> None:
         """A decision was made."""
+        ...
+
+    def refused(self, task: str, role: str, error: BudgetExceeded | NoEligibleModel) -> None:
+        """No model could be chosen; the host is about to hear why."""
         ...
 
     def billed(self, decision: Decision, outcome: Outcome, model: str, spent: Mapping[str, float]) -> None:

