@@ -91,7 +91,8 @@ class Tau2(Benchmark):
             seed=options.seed,
         )
         simulation = conversation.run()
-        score, breakdown, fault = 0.0, {}, ""
+        score, breakdown = 0.0, {}
+        more: dict[str, Any] = {}
         try:
             reward = evaluate_simulation(
                 simulation=simulation,
@@ -101,8 +102,8 @@ class Tau2(Benchmark):
                 domain=options.domain,
             )
         except Exception as error:  # a check that misses what it looks for; newer versions say 0 too
-            fault = f"{type(error).__name__}: {error}"[:500]
-            logger.warning("tau2's evaluator failed on %s (reward 0): %s", seat.id, fault)
+            more["evaluation_fault"] = f"{type(error).__name__}: {error}"[:500]
+            logger.warning("tau2's evaluator failed on %s (reward 0): %s", seat.id, more["evaluation_fault"])
             logger.debug("traceback", exc_info=True)
         else:
             score, found = float(reward.reward), reward.reward_breakdown or {}
@@ -115,7 +116,7 @@ class Tau2(Benchmark):
             tool_errors=sum(bool(getattr(message, "error", False)) for message in simulation.messages),
             reward_breakdown=breakdown,
             user_usd=simulation.user_cost,
-            **({"evaluation_fault": fault} if fault else {}),
+            **more,
         )
 
     def _customer(self, environment: Any, task: Any) -> Any:
