@@ -22,7 +22,7 @@ class Thompson:
 
     Normal posteriors whose prior mean is the group's own mean, so that a hard group does not make its usual model look
     weak. Instead of one draw per model the probability of being best is worked out, which is the same distribution and
-    leaves a true propensity in the log.
+    leaves a true propensity in the log (with `sample`, means and spreads from which it follows).
     """
 
     name = "thompson"
@@ -38,6 +38,9 @@ class Thompson:
         """Factor on the standard deviation of the posterior: below 1 explores less than the model would have it."""
         depth: int | None = Field(default=None, ge=0)
         """Levels of the context group (dimension, source, role) that are told apart; None = all."""
+        sample: bool = False
+        """True = one draw per model decides, which is quicker; the propensity is then worked out by `steproute evaluate`, from
+        the means and spreads in the log."""
 
     def __init__(self, config: Config | None = None):
         self.config = config or self.Config()
@@ -51,6 +54,10 @@ class Thompson:
         cells = [self._table.cell(group, name) for name in context.names]
         means = np.array([cell.mean(centre, config.strength) for cell in cells])
         sds = np.array([config.spread * config.noise / math.sqrt(cell.n + config.strength) for cell in cells])
+        if config.sample:
+            drawn = means + sds * context.rng.standard_normal(len(means))
+            logged = [{"mean": float(m), "sd": float(s), "drawn": float(d)} for m, s, d in zip(means, sds, drawn, strict=True)]
+            return Scores(drawn, logged, reason="drawn from what each may be worth")
         terms = [{"mean": float(mean), "sd": float(sd)} for mean, sd in zip(means, sds, strict=True)]
         return Scores(means, terms, propensities=best_probabilities(means, sds), reason="drawn as likely to be best")
 
