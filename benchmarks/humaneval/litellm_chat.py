@@ -76,7 +76,8 @@ def run_litellm(solving: Solving, backend: Backend, models: Mapping[str, str]) -
     litellm.callbacks, litellm.suppress_debug_info = [plugin], True
     litellm.custom_provider_map = [{"provider": _PROVIDER, "custom_handler": _Models(solving, backend)}]
     try:
-        llm_router = litellm.Router(
+        library: Any = litellm
+        llm_router = library.Router(
             model_list=deployments, num_retries=len(models) * team.MAX_ATTEMPTS, retry_after=0, disable_cooldowns=True
         )
         asyncio.run(_work(solving, llm_router, plugin))

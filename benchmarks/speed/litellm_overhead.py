@@ -72,7 +72,8 @@ async def measure(base_url: str, calls: int, candidates: int, policy: str) -> di
         Model(name, price=Price(input=0.1 * 2**i, output=0.4 * 2**i), size_b=2.0**i) for i, name in enumerate(names)
     ]
     router = Router(models, Budget(usd=1e6, seconds=Limit(limit=1e9, hard=False)), policy, seed=0)
-    llm = litellm.Router(
+    library: Any = litellm
+    llm = library.Router(
         model_list=[
             {
                 "model_name": "team",
@@ -86,11 +87,11 @@ async def measure(base_url: str, calls: int, candidates: int, policy: str) -> di
     for number in range(HISTORY // 2):
         history.append({"role": "user", "content": f"question {number} " * 20})
         history.append({"role": "assistant", "content": "answer " * 40})
-    bare, routed = Noop(), Heard(router)
+    loggers: list[Any] = [Noop(), Heard(router)]
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(calls + WARM_UP):
-        for kept, logger in zip(times, (bare, routed), strict=True):
-            litellm.callbacks = [logger]
+        for kept, logger in zip(times, loggers, strict=True):
+            library.callbacks = [logger]
             logger.heard = asyncio.Event()
             messages = [*history, {"role": "user", "content": f"and now {number}?"}]
             start = time.process_time()
