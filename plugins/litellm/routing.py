@@ -22,6 +22,7 @@ from steproute.plugins.litellm.desk import Desk
 from steproute.plugins.litellm.identity import METADATA
 from steproute.plugins.litellm.refusals import refusal, refusal_in
 from steproute.router import Router
+from steproute.telemetry import under
 
 _RECENT = hasattr(CustomLogger, "async_post_call_response_headers_hook")
 """Whether this LiteLLM lets a logger add headers to every answer, as it does since 1.81."""
@@ -76,7 +77,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
         if pick is None:
             return healthy_deployments
         try:
-            with self.router.faults.kept("choosing a deployment"):
+            with self.router.faults.kept("choosing a deployment"), under(parent_otel_span):
                 return self._desk.answer(pick, await self._decided(pick)) or healthy_deployments
         except (BudgetExceeded, NoEligibleModel) as error:
             raise refusal(error) from error

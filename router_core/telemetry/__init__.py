@@ -7,6 +7,7 @@ no step pays for it, where it is off. `docs/observability.md` lists every name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from steproute.faults import Faults
     from steproute.telemetry.listener import Listener
 
-__all__ = ["Telemetry", "as_telemetry"]
+__all__ = ["Telemetry", "as_telemetry", "under"]
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,12 @@ def as_telemetry(given: Telemetry | Mapping[str, Any] | bool | None) -> Telemetr
         if name not in names:
             raise ConfigError(unknown_name("telemetry", str(name), names))
     return as_telemetry(Telemetry(**given))
+
+
+def under(span: Any) -> AbstractContextManager[None]:
+    """Makes a span that a host hands on by argument the current one inside a `with` block; None changes nothing."""
+    if span is None:
+        return nullcontext()
+    from steproute.telemetry.spans import below
+
+    return below(span)

@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 from steproute import ConfigError, Model, Outcome, Router
 from steproute.config import load_config
 from steproute.store import Store
-from steproute.telemetry import Telemetry, as_telemetry
-from steproute.telemetry.spans import below
+from steproute.telemetry import Telemetry, as_telemetry, under
 from steproute.telemetry.words import error_kind
 
 POOL = [Model("a", price="free"), Model("b", price="free")]
@@ -123,13 +122,13 @@ def test_two_routers_of_one_registry_count_together():
 def test_a_span_handed_on_by_argument_is_the_one_around(world):
     router = world.make()
     handed = world.tracer.start_span("proxy request")
-    with below(handed):
+    with under(handed):
         decision = router.decide("t", "coder")
     assert handed.is_recording()
     router.observe(decision, Outcome())
     (span,) = world.spans()
     assert span.parent.span_id == handed.get_span_context().span_id
-    with below(None), below("no span"), below(INVALID_SPAN):
+    with under(None), under("no span"), under(INVALID_SPAN):
         pass
 
 
