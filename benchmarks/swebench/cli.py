@@ -37,7 +37,7 @@ app = typer.Typer()
 
 LIVE = (
     "ANTHROPIC_API_KEY=… steproute run swebench --data SWE-bench/SWE-bench_Verified --runtime docker --backend litellm "
-    "--models small=anthropic/claude-haiku-4-5,large=anthropic/claude-sonnet-4-5 --policy pacer,fixed:* "
+    '--models small=anthropic/claude-haiku-4-5,large=anthropic/claude-sonnet-4-5 --policy "pacer,fixed:*" '
     "--value-usd 0.2 --usd-limit 3 --limit 5 --jobs 2 --out runs/swebench"
 )
 
@@ -114,7 +114,7 @@ def swebench(
         temperature=temperature,
         max_tokens=max_tokens,
     )
-    pool = candidates(options.models, backend, power_w)
+    pool = candidates(options.models, backend, power_w, base_url)
 
     def play(progress: ProgressReport) -> Result:
         result = run(Swebench(options), pool, progress)

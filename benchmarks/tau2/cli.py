@@ -34,7 +34,7 @@ app = typer.Typer()
 
 LIVE = (
     "OPENAI_API_KEY=… steproute run tau2 --domain airline --backend litellm --models "
-    "small=openai/gpt-4.1-mini,large=openai/gpt-4.1 --user-model openai/gpt-4.1 --policy pacer,fixed:* "
+    'small=openai/gpt-4.1-mini,large=openai/gpt-4.1 --user-model openai/gpt-4.1 --policy "pacer,fixed:*" '
     "--value-usd 0.5 --limit 10 --jobs 4 --out runs/tau2-airline"
 )
 
@@ -101,6 +101,6 @@ def tau2(
         max_tokens=max_tokens,
         max_steps=max_steps,
     )
-    pool = candidates(options.models, backend, power_w)
+    pool = candidates(options.models, backend, power_w, base_url)
     title = f"tau2 {domain}, {{tasks}} tasks, {backend}, seed {seed}"
     execute(lambda progress: run(Tau2(options), pool, progress), title, as_json)

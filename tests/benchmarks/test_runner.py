@@ -251,6 +251,11 @@ def test_a_wrong_setting_names_the_right_one(change: dict, message: str, tmp_pat
 def test_models_from_the_command_line_and_from_a_file(tmp_path: Path) -> None:
     small, large = candidates(["small=openai/tiny", "large"], "litellm")
     assert (small.provider_name, small.price, large.provider_name) == ("openai/tiny", "unknown", "large")
+    pytest.importorskip("litellm")
+    (known,) = candidates(["mini=openai/gpt-4.1-mini"], "litellm")
+    assert known.price == Price(input=0.4, output=1.6, cached_input=0.1)  # LiteLLM's list
+    (own,) = candidates(["mini=openai/gpt-4.1-mini"], "litellm", base_url="http://127.0.0.1:1/v1")
+    assert own.price == "unknown"
     (free,) = candidates(["small"], "ollama", power_w=30)
     assert (free.price.input, free.profile.power_w) == (0, 30)
     path = tmp_path / "models.yaml"
