@@ -16,7 +16,6 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any
 
 from steproute.ledger import Outcome
@@ -120,7 +119,7 @@ class Drift:
         if max(watch.up, watch.down) < THRESHOLD:
             return
         since = watch.risen if watch.up > watch.down else watch.fallen
-        watch.factor = math.exp(median(list(watch.logs)[-since:]))
+        watch.factor = math.exp(_median(list(watch.logs)[-since:]))
         watch.up, watch.down, watch.risen, watch.fallen = 0.0, 0.0, 0, 0
         self.found[model, resource] = watch.factor
         if abs(math.log(watch.factor)) < SLACK:
@@ -134,3 +133,10 @@ class Drift:
             "seconds" if resource == "seconds" else "joules",
             watch.calls,
         )
+
+
+def _median(values: list[float]) -> float:
+    # `statistics` takes longer to import than the rest of this file, and every import of the package would pay for it
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,7 @@ def fit_profile(samples: Sequence[Sample], source: str = "", seed: int = 0) -> P
     fitted = _seconds(samples, seed)
     cold = [s.load_s for s in samples if s.load_s > 0]
     if cold:
-        fitted["load_s"] = _interval(median(cold), cold)
+        fitted["load_s"] = _interval(_median(cold), cold)
     metered = [s for s in samples if s.joules is not None]
     warm = [s for s in metered if s.load_s == 0]
     if len(warm) >= 4:
@@ -86,7 +85,7 @@ def fit_profile(samples: Sequence[Sample], source: str = "", seed: int = 0) -> P
             if s.load_s > 0
         ]
         low, high = max(min(more), 0.0), max(*more, 0.0)
-        update = {"load_j": max(median(more), 0.0), "intervals": {**intervals, "load_j": (low, high)}}
+        update = {"load_j": max(_median(more), 0.0), "intervals": {**intervals, "load_j": (low, high)}}
         profile = profile.model_copy(update=update)
     return profile
 
@@ -106,7 +105,7 @@ def accuracy(profile: Profile, samples: Sequence[Sample], what: str = "seconds")
         predicted = profile.seconds(*tokens) if what == "seconds" else profile.energy_j(*tokens)
         if measured and predicted is not None and (what == "seconds" or s.load_s == 0):
             errors.append(abs(predicted / measured - 1))
-    return Accuracy(len(errors), median(errors), max(errors)) if errors else None
+    return Accuracy(len(errors), _median(errors), max(errors)) if errors else None
 
 
 # --- the file ------------------------------------------------------------------------------------------------
@@ -172,7 +171,7 @@ def _seconds(samples: Sequence[Sample], seed: int) -> Fitted:
     rows = np.array([[s.completion_tokens, _written(s)] for s in phased])
     decode, growth = _fit(rows, np.array([s.decode_s for s in phased]), seed)
     rest = [max(s.warm_s - (s.prefill_s or 0.0) - (s.decode_s or 0.0), 0.0) for s in phased]
-    around = _interval(median(rest), rest)
+    around = _interval(_median(rest), rest)
     latency = (start[0] + around[0], start[1] + around[1], start[2] + around[2])
     return {
         "latency_s": latency,
@@ -281,3 +280,7 @@ def _non_negative(rows: Floats, amounts: Floats) -> Floats:
 def _interval(value: float, seen: Sequence[float]) -> tuple[float, float, float]:
     low, high = np.quantile(np.array(seen), [0.025, 0.975])
     return value, float(low), float(high)
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(np.array(values)))
