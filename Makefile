@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $$p && break; done)
-EXTRAS := ag2,langgraph,litellm,ollama,local,trees,embed,energy,humaneval,postgres,parquet,telemetry,testing,dev
+EXTRAS := ag2,langgraph,litellm,ollama,local,trees,embed,energy,humaneval,math,postgres,parquet,telemetry,testing,dev
 BIN := .venv/bin
 PYTEST ?=
 export OMP_NUM_THREADS ?= 1

@@ -12,6 +12,10 @@ from typer.testing import CliRunner
 
 COMMANDS = {
     "humaneval": ("--backend", "--models", "--policy", "--limit"),
+    "humanevalplus": ("--data", "--backend", "--models", "--policy", "--limit", "--out"),
+    "mbpp": ("--data", "--backend", "--models", "--policy", "--limit", "--out"),
+    "math500": ("--data", "--backend", "--models", "--policy", "--limit", "--out"),
+    "asqa": ("--data", "--judge", "--backend", "--models", "--policy", "--limit", "--out"),
     "tau2": ("--backend", "--models", "--user-model", "--policy", "--limit", "--out"),
     "swebench": ("--data", "--backend", "--models", "--policy", "--limit", "--out"),
     "twinrouterbench": ("--checkout", "--policy", "--limit", "--out"),
@@ -33,6 +37,6 @@ def test_help_shows_a_complete_command(name: str) -> None:
 
 def test_they_are_found_by_name() -> None:
     points = {point.name: point.value for point in entry_points(group="steproute.run")}
-    for name in ("humaneval", "tau2", "swebench", "twinrouterbench", "routerarena", "llmrouterbench"):
+    for name in COMMANDS:
         if name in points:  # an installation from before the command was added does not know it
             assert points[name] == f"steproute.benchmarks.{name}.cli:app"

@@ -140,7 +140,7 @@ def test_bad_rows_are_named(row: dict[str, Any], message: str, tmp_path: Path) -
 def test_bad_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data: cannot read .*nowhere.jsonl: No such file"):
         load_problems(tmp_path / "nowhere.jsonl")
-    with pytest.raises(ConfigError, match="data: seen mbpp; allowed: a .jsonl"):
+    with pytest.raises(ConfigError, match=r"data: seen mbpp; allowed: a \.jsonl"):
         load_problems("mbpp")
     (tmp_path / "x.jsonl").write_text("{}\n[1]\n")
     with pytest.raises(ConfigError, match="field 'prompt' is missing"):

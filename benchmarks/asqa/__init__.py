@@ -1,0 +1,1 @@
+"""ASQA as ALCE runs it: long answers to ambiguous questions, every sentence citing retrieved passages."""
