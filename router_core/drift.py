@@ -86,11 +86,11 @@ class Drift:
 
     def state(self) -> list[list[Any]]:
         """Every watch as plain JSON values."""
-        return [
-            [*key, watch.factor, watch.up, watch.down, watch.risen, watch.fallen, watch.calls, list(watch.logs)]
-            + [self.found.get(key)]
-            for key, watch in self._watches.items()
-        ]
+        rows: list[list[Any]] = []
+        for key, watch in self._watches.items():
+            sums = (watch.up, watch.down, watch.risen, watch.fallen, watch.calls)
+            rows.append([*key, watch.factor, *sums, list(watch.logs), self.found.get(key)])
+        return rows
 
     def load(self, state: list[list[Any]], models: Iterable[Model]) -> None:
         """Take over what `state` gave; watches of models that are not there are left out."""
