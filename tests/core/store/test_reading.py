@@ -14,6 +14,7 @@ from steproute.cli import app
 from steproute.config import load_config
 from steproute.explain import explain
 from steproute.store import Store
+from steproute.store.export import export
 from steproute.store.read import Filter, StoreReader
 
 KEY = "sk-proj-0123456789abcdefghijkl"
@@ -78,8 +79,6 @@ def test_exports_hold_every_step(path, tmp_path):
     whole = list(StoreReader(path).steps())
     assert rows == whole
     with pytest.raises(ConfigError, match=r"seen 'a\.csv'; allowed: a file that ends in \.jsonl or \.parquet"):
-        from steproute.store.export import export
-
         export([], tmp_path / "a.csv")
 
 
