@@ -22,7 +22,6 @@ OVERDUE = 0.25
 """A call that takes longer than expected is expected to take this share of its time more."""
 TRIAL_S = 60.0
 """How long the call that tries a model after its rest keeps others from it."""
-PLAIN = Serving()
 
 
 @dataclass(slots=True)
@@ -159,8 +158,6 @@ class Fleet:
     def wait_s(self, model: Model, now: float) -> float:
         """Seconds until the call is worked on: for a free slot, or for the rate limit."""
         serving = model.serving
-        if serving == PLAIN:
-            return 0.0
         wait = 0.0
         if serving.concurrency is not None:
             wait = self._slot_s(serving.server or model.name, serving.concurrency, now)
@@ -177,7 +174,8 @@ class Fleet:
             worst: worst case, changed in place.
             bounded: True = the host's timeout is the worst case of time already.
         """
-        if model.serving == PLAIN and not (model.profile.load_s or model.profile.load_j):
+        serving, profile = model.serving, model.profile
+        if not (profile.load_s or profile.load_j) and serving.concurrency is serving.rpm is serving.tpm is None:
             return
         now = self._clock()
         more = self.wait_s(model, now) + self.load_s(model, now)
