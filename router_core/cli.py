@@ -213,11 +213,15 @@ def explain(
 @app.command()
 def evaluate(
     policy: Annotated[str, typer.Option(help="The new policy: a name, or a YAML file with `name` and settings.")],
-    log: Annotated[str, typer.Option(envvar="STEPROUTE_STORE", help="Store, or a steproute.yaml that names one.")] = "steproute.db",
+    log: Annotated[
+        str, typer.Option(envvar="STEPROUTE_STORE", help="Store, or a steproute.yaml that names one.")
+    ] = "steproute.db",
     config: Annotated[
         Path | None, typer.Option(help="steproute.yaml with models and budget; default: --log, or the log's models.")
     ] = None,
-    reward: Annotated[str, typer.Option(help="gain, final, or a resource: usd, energy_j, seconds, tokens, ...")] = "gain",
+    reward: Annotated[
+        str, typer.Option(help="gain, final, or a resource: usd, energy_j, seconds, tokens, ...")
+    ] = "gain",
     explore: Annotated[float, typer.Option(min=0, max=0.99, help="Uniform share the new policy is to run with.")] = 0.0,
     least_ess: Annotated[float, typer.Option(min=1, help="Least effective sample size.")] = 50.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

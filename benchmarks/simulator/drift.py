@@ -144,8 +144,8 @@ def study(names: Sequence[str], seeds: int, before: int, after: int) -> dict[str
 
 def main(
     seeds: Annotated[int, typer.Option(min=2, help="Runs per variant and world.")] = 40,
-    before: Annotated[int, typer.Option(min=200, help="Tasks before the change.")] = 600,
-    after: Annotated[int, typer.Option(min=200, help="Tasks after it.")] = 500,
+    before: Annotated[int, typer.Option(min=200, help="Tasks before the change.")] = 500,
+    after: Annotated[int, typer.Option(min=200, help="Tasks after it.")] = 400,
     only: Annotated[str, typer.Option(help="Comma-separated variants.")] = ",".join(VARIANTS),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -156,10 +156,14 @@ def main(
             raise typer.BadParameter(f"only: seen {name!r}; allowed: {', '.join(VARIANTS)}")
     found = study(names, seeds, before, after)
     if as_json:
-        sys.stdout.write(json.dumps({"seeds": seeds, "before": before, "after": after, "variants": found}, indent=1) + "\n")
+        sys.stdout.write(
+            json.dumps({"seeds": seeds, "before": before, "after": after, "variants": found}, indent=1) + "\n"
+        )
         return
     for name, row in found.items():
-        old, last, still, cost = (row[key] for key in ("old_regret", "last_200", "stationary_regret", "stationary_cost_pct"))
+        old, last, still, cost = (
+            row[key] for key in ("old_regret", "last_200", "stationary_regret", "stationary_cost_pct")
+        )
         sys.stdout.write(
             f"{name}: regret per task {old[0]:.4f} ± {old[1]:.4f} before; within 10 % of it after {_span(row['recovery'])} tasks, "
             f"within 10 % of the old reward after {_span(row['recovery_of_reward'])}; last 200 tasks {last[0]:.4f} ± {last[1]:.4f}\n"

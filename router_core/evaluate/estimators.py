@@ -150,7 +150,9 @@ def _checked(tasks: Ints, weights: Floats, *columns: Floats) -> Ints:
     n = len(tasks)
     for column in (weights, *columns):
         if np.shape(column) != (n,):
-            raise ConfigError(f"off-policy log: seen columns of {np.shape(column)}; allowed: one number per decision, {n}")
+            raise ConfigError(
+                f"off-policy log: seen columns of {np.shape(column)}; allowed: one number per decision, {n}"
+            )
         if not np.isfinite(column).all():
             raise ConfigError("off-policy log: a weight or reward is not a finite number")
     if n and float(np.min(weights)) < 0:

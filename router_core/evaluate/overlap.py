@@ -9,7 +9,9 @@ class OverlapError(SteprouteError):
     """The log and the new policy have too little in common for an estimate."""
 
 
-def check_overlap(ess: float, n: int, unseen: float, least_ess: float, most_unseen: float, policy: str, unit: str = "decisions") -> None:
+def check_overlap(
+    ess: float, n: int, unseen: float, least_ess: float, most_unseen: float, policy: str, unit: str = "decisions"
+) -> None:
     """Refuse what would be a guess.
 
     Args:

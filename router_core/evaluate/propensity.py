@@ -41,13 +41,15 @@ def best_chances(means: Floats, sds: Floats) -> Floats:
     """
     means, sds = np.asarray(means, dtype=np.float64), np.asarray(sds, dtype=np.float64)
     if not (np.isfinite(means).all() and np.isfinite(sds).all() and (sds >= 0).all()):
-        raise ConfigError(f"propensity: seen means {means.tolist()}, spreads {sds.tolist()}; allowed: finite, spreads of 0 or more")
+        raise ConfigError(
+            f"propensity: seen means {means.tolist()}, spreads {sds.tolist()}; allowed: finite, spreads of 0 or more"
+        )
     low, high = float((means - REACH * sds).max()), float((means + REACH * sds).max())
     if high <= low:  # the best arm is certain
         best = (means >= means.max() - 1e-12) & (sds <= 0)
         return np.asarray(best / best.sum(), dtype=np.float64)
-    # below `low` one arm is certain to be larger than any other would be
     narrow = np.maximum(sds, 2.0 * (high - low) / FINEST)
+    low, high = float((means - REACH * narrow).max()), float((means + REACH * narrow).max())  # below, one arm is larger
     step = 0.5 * float(narrow.min())
     grid = np.arange(low, high + step, step)
     z = (grid[None, :] - means[:, None]) / narrow[:, None]

@@ -87,7 +87,9 @@ def replay(store: str | Path, policy: Policy, pool: ModelPool | None, budget: Bu
         raise ConfigError(f"explore: seen {explore!r}; allowed: at least 0 and below 1")
     StoreReader(store)
     with closing(_Log(store)) as log:
-        names = [row[0] for row in log.rows("SELECT DISTINCT model FROM decisions UNION SELECT DISTINCT model FROM outcomes")]
+        names = [
+            row[0] for row in log.rows("SELECT DISTINCT model FROM decisions UNION SELECT DISTINCT model FROM outcomes")
+        ]
         if not names:
             raise StoreError(f"store {log.label}: it holds no decisions; there is nothing to evaluate on")
         own = pool or ModelPool([Model(name, price="unknown") for name in sorted(names)])
@@ -148,7 +150,11 @@ def _choice(event: Mapping[str, Any], watched: _Watched, explore: float) -> Choi
     if event["model"] not in names:
         return None
     free = not (event["pinned"] or event["fallback"])
-    known = logged_propensities(scored, f"decision {event['id']} of task {event['task']!r}") if free else np.eye(len(names))[names.index(event["model"])]
+    known = (
+        logged_propensities(scored, f"decision {event['id']} of task {event['task']!r}")
+        if free
+        else np.eye(len(names))[names.index(event["model"])]
+    )
     if free and watched.context is None:
         return None
     wanted = known

@@ -51,7 +51,17 @@ class Evaluation:
         """Plain JSON values."""
         found: dict[str, Any] = {
             name: getattr(self, name)
-            for name in ("policy", "reward", "decisions", "tasks", "logged", "logged_task", "unseen", "refused", "skipped")
+            for name in (
+                "policy",
+                "reward",
+                "decisions",
+                "tasks",
+                "logged",
+                "logged_task",
+                "unseen",
+                "refused",
+                "skipped",
+            )
         }
         for item in (*self.estimates, *([self.task] if self.task else [])):
             found[item.name] = {

@@ -136,11 +136,11 @@ class Pacer:
         """Make room for a model, or for a new version of one: what was known of the old one is a shrunken prior of it."""
         self.capability.add(model.name, model.prior)
         if model.name in self._versions:
-            self._anew(model.name)
+            self._anew(model.name, self.config.change.keep_version)
         self._versions[model.name] = model.version
 
-    def _anew(self, model: str) -> None:
-        self.capability.fade(model, self.config.change.keep)
+    def _anew(self, model: str, keep: float) -> None:
+        self.capability.fade(model, keep)
         self._changes.reset(model)
 
     # --- scoring ---------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Pacer:
         if found is not None and self._changes.active:
             off = z - float(found.mean[feedback.index])
             if self._changes.note(model, off * math.sqrt(feedback.reliability / found.noise)):
-                self._anew(model)
+                self._anew(model, self.config.change.keep)
         self.capability.observe(feedback.context.group, model, z, feedback.reliability)
 
     def learn_all(self, context: StepContext, gains: Mapping[str, float]) -> None:
@@ -289,7 +289,9 @@ class Pacer:
         for item, gain in zip(steps, credited(self._credit, gains, reward, steps[-1].step.g).tolist(), strict=True):
             context = item.context
             remaining = self._remaining(context)
-            weight = self.config.credit_weight * (1.0 - self.reliability(item.step.outcome.evidence, context.task.domain))
+            weight = self.config.credit_weight * (
+                1.0 - self.reliability(item.step.outcome.evidence, context.task.domain)
+            )
             if item.index >= 0 and remaining > 1e-9 and weight > 1e-9:
                 z = min(max(gain / remaining, -1.0), 1.0)
                 self.capability.observe(context.group, context.candidates[item.index].name, z, weight)

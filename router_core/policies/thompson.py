@@ -56,7 +56,9 @@ class Thompson:
         sds = np.array([config.spread * config.noise / math.sqrt(cell.n + config.strength) for cell in cells])
         if config.sample:
             drawn = means + sds * context.rng.standard_normal(len(means))
-            logged = [{"mean": float(m), "sd": float(s), "drawn": float(d)} for m, s, d in zip(means, sds, drawn, strict=True)]
+            logged = [
+                {"mean": float(m), "sd": float(s), "drawn": float(d)} for m, s, d in zip(means, sds, drawn, strict=True)
+            ]
             return Scores(drawn, logged, reason="drawn from what each may be worth")
         terms = [{"mean": float(mean), "sd": float(sd)} for mean, sd in zip(means, sds, strict=True)]
         return Scores(means, terms, propensities=best_probabilities(means, sds), reason="drawn as likely to be best")

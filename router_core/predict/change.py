@@ -29,17 +29,19 @@ class ChangeConfig(Settings):
     """Settings of change detection; it needs the extra `drift`."""
 
     detector: Literal["none", "page-hinkley", "adwin"] = "none"
-    """`page-hinkley` sees a change of one standard deviation after about 25 steps, `adwin` needs no size of change to be stated."""
+    """`page-hinkley` sees a change of one standard deviation after about 15 steps, `adwin` needs no size of change to be stated."""
     delta: float = Field(default=0.25, gt=0)
     """Page-Hinkley: a shift of so many standard deviations is none."""
-    threshold: float = Field(default=16.0, gt=0)
+    threshold: float = Field(default=10.0, gt=0)
     """Page-Hinkley: sum of deviations from which a change is declared; more = fewer false alarms, later."""
     confidence: float = Field(default=0.002, gt=0, lt=1)
     """ADWIN: chance of a false alarm per look."""
     least: int = Field(default=10, ge=1)
     """Steps of a model before a change can be declared."""
-    keep: float = Field(default=4.0, ge=0)
-    """After a change, or for a new version, what was known of the model is worth at most so many observations per group."""
+    keep: float = Field(default=1.0, ge=0)
+    """After a change what was known of the model is worth at most so many observations per group."""
+    keep_version: float = Field(default=8.0, ge=0)
+    """The same for a new version, which is likely to be like the old one."""
 
 
 class ChangeWatch:
