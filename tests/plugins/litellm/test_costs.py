@@ -7,6 +7,7 @@ from servers.fixtures import ollama_server
 
 from steproute import Model, Price
 from steproute.plugins.litellm.prices import price_of
+from steproute.plugins.litellm.replies import outcome_of
 
 from .conftest import HELLO, LARGE, SMALL, about
 
@@ -100,3 +101,16 @@ async def test_cached_prompt_tokens_cost_their_own_price(server, routing, llm_ro
     outcome = await one_call(plugin, llm_router())
     assert outcome.cached_tokens == 10
     assert outcome.usd == pytest.approx((1 * 1 + 10 * 0.1 + 17 * 2) / 1e6)
+
+
+@pytest.mark.parametrize("kind", ["aimage_generation", "aspeech", "atranscription", "arerank"])
+def test_kinds_of_call_without_tokens_cost_what_litellm_says(kind):
+    event = {"call_type": kind, "response_cost": 0.04}
+    assert outcome_of(event, object(), None, None, use_cost=False).usd == 0.04
+
+
+def test_litellms_cost_of_tokens_counts_only_where_the_pool_has_no_price():
+    event = {"call_type": "acompletion", "response_cost": 0.04}
+    assert outcome_of(event, object(), None, None, use_cost=False).usd is None
+    assert outcome_of(event, object(), None, None, use_cost=True).usd == 0.04
+    assert outcome_of({**event, "response_cost": 0.0}, object(), None, None, use_cost=True).usd is None
