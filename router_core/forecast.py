@@ -68,17 +68,15 @@ class _Rates:
         """Amounts with the expected completion and with the longest; the worst case finds nothing in a cache."""
         cost, worst = {"tokens": prompt + expected}, {"tokens": prompt + most}
         if self.usd is not None:
-            cost["usd"] = self.usd.amount(prompt, expected, cached) + cached * self.cached_usd
-            worst["usd"] = self.usd.amount(prompt, most)
+            usd, worst["usd"] = self.usd.pair(prompt, expected, most, cached)
+            cost["usd"] = usd + cached * self.cached_usd
         elif unknown_price is not None:
             rate = unknown_price / 1e6
             cost["usd"], worst["usd"] = (prompt + expected) * rate, (prompt + most) * rate
         if self.seconds is not None:
-            cost["seconds"] = self.seconds.amount(prompt, expected, cached)
-            worst["seconds"] = self.seconds.amount(prompt, most)
+            cost["seconds"], worst["seconds"] = self.seconds.pair(prompt, expected, most, cached)
         if self.energy is not None:
-            cost["energy_j"] = self.energy.amount(prompt, expected, cached)
-            worst["energy_j"] = self.energy.amount(prompt, most)
+            cost["energy_j"], worst["energy_j"] = self.energy.pair(prompt, expected, most, cached)
         if self.own:
             cost.update(self.own)
             worst.update(self.own)
