@@ -1,0 +1,1 @@
+"""Tables of outcomes, task × model, in the formats they are published in, behind `steproute replay TABLE`."""
