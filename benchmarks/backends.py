@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from steproute.approval import approval_file, approve, needs_approval
 from steproute.backend import Backend
 from steproute.benchmarks.options import RunOptions
 from steproute.errors import ConfigError, unknown_name
@@ -21,6 +22,7 @@ def open_backend(options: RunOptions, pool: Sequence[Model], benchmark: str) -> 
 
     Raises:
         ConfigError: unknown name, or no recordings where they should be.
+        ApprovalError: the calls would be paid, and no approval file covers them.
         ImportError: the backend's extra is missing; names it.
     """
     backend: Any
@@ -43,6 +45,8 @@ def open_backend(options: RunOptions, pool: Sequence[Model], benchmark: str) -> 
         backend = LocalBackend({model.provider_name: model.provider_name for model in pool})
     else:
         raise ConfigError(unknown_name("backend", options.backend, NAMES))
+    if needs_approval(options.backend, options.base_url, pool):
+        backend = approve(backend, approval_file(), pool, benchmark)
     try:
         yield backend
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from steproute.approval import stop_if_refused
 from steproute.backend import Backend
 from steproute.benchmarks.backends import open_backend
 from steproute.benchmarks.options import RunOptions
@@ -50,7 +51,7 @@ def run(
         backend: serves the models; None = the one the options name.
 
     Raises:
-        ConfigError: a setting is wrong, or there is nothing to run.
+        ConfigError: a setting is wrong, there is nothing to run, or paid calls are not approved (any more).
         CassetteMismatch: the recordings do not hold a request.
     """
     options = benchmark.options
@@ -129,6 +130,7 @@ def _play(benchmark: Benchmark, seat: Seat, outcomes: bool) -> Played:
         logger.warning("task %s under %s failed: %s: %s", seat.id, seat.policy, type(error).__name__, error)
         logger.debug("traceback", exc_info=True)
         played = seat.played(False, error=f"{type(error).__name__}: {error}"[:1000])
+    stop_if_refused(seat.backend)
     known = outcomes and not played.task.get("error")
     seat.router.finish(
         seat.id,

@@ -175,10 +175,14 @@ def test_the_live_command_against_a_server(toy: Any, tmp_path: Path, monkeypatch
         turn = sum(message["role"] == "assistant" for message in body["messages"])
         return Reply(bash((FIX, SUBMIT)[turn]))
 
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(
+        "models: [{name: small, price: free, deployment: openai/tiny}, {name: large, price: free, deployment: openai/big}]"
+    )
     with OpenAIServer(serve) as server:
         command = [
             *("--data", str(toy.data), "--repos", str(toy.repos), "--runtime", "local", "--policy", "fixed:small"),
-            *("--models", "small=openai/tiny,large=openai/big", "--base-url", server.base_url),
+            *("--models", str(pool), "--base-url", server.base_url),
             *("--out", str(tmp_path / "run"), "--json"),
         ]
         done = CliRunner().invoke(app, command, catch_exceptions=False)

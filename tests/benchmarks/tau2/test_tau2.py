@@ -267,10 +267,14 @@ def test_the_live_command_against_a_server(tmp_path: Path, monkeypatch: pytest.M
             return Reply("It is done.")
         return Reply("", tool_calls=[{"name": CREATE[0], "arguments": CREATE[1]}])
 
+    pool = tmp_path / "pool.yaml"
+    pool.write_text(
+        "models: [{name: small, price: free, deployment: openai/tiny}, {name: large, price: free, deployment: openai/big}]"
+    )
     with OpenAIServer(serve) as server:
         command = [
             *("--domain", "mock", "--tasks", "create_task_1", "--policy", "fixed:small", "--json"),
-            *("--models", "small=openai/tiny,large=openai/big", "--base-url", server.base_url),
+            *("--models", str(pool), "--base-url", server.base_url),
             *("--user-model", "openai/customer", "--user-base-url", server.base_url, "--out", str(tmp_path / "run")),
         ]
         done = CliRunner().invoke(app, command, catch_exceptions=False)
