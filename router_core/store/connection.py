@@ -201,6 +201,15 @@ class Connection:
 
         return (psycopg.Error,)
 
+    def refuses(self, error: BaseException) -> bool:
+        """Whether an error says that the content is wrong, and not that the database is away or full."""
+        if self.sqlite:
+            kinds: tuple[type[BaseException], ...] = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError)
+            return isinstance(error, kinds) or "binding parameter" in str(error)
+        import psycopg
+
+        return isinstance(error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, OverflowError))
+
     def run(self, sql: str, values: Row = ()) -> Any:
         """Run one statement; gives the driver's cursor."""
         if self._raw is None:

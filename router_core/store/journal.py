@@ -43,12 +43,9 @@ class Journal:
         self.store, self.clock = store, clock
         self.connection = Connection(store.target, store.shared, store.timeout_s)
         self.shared = self.connection.shared
-        spool = None
+        self.writer = Writer(self.connection, clock)
         if (self.shared and not self.connection.sqlite) or store.spool is not None:
-            spool = Spool(store.spool or default_folder(), self.connection.label, "")
-        self.writer = Writer(self.connection, clock, spool)
-        if spool is not None:
-            spool.path = spool.path.with_name(f"{spool.path.stem}{self.writer.id}.jsonl")
+            self.writer.spool = Spool(store.spool or default_folder(), self.connection.label, self.writer.id)
         self.batch = Batch()
         self.seq = 0
         self._paid: tuple[str, str, dict[str, float]] | None = None

@@ -42,15 +42,16 @@ _END = "UPDATE tasks SET ended = ?, idle = ?, reward = ? WHERE id = ?"
 class Writer:
     """The store's only writer in this process. The caller holds the router's lock."""
 
-    def __init__(self, connection: Connection, clock: Callable[[], float], spool: Spool | None):
+    def __init__(self, connection: Connection, clock: Callable[[], float]):
         """Register with the store.
 
         Args:
             connection: the open store.
             clock: gives the time in seconds.
-            spool: where batches wait on disk while the database is away; None = in memory only.
         """
-        self.connection, self.clock, self.spool = connection, clock, spool
+        self.connection, self.clock = connection, clock
+        self.spool: Spool | None = None
+        """Where batches wait on disk while the database is away; None = in memory only."""
         self.id = uuid.uuid4().hex[:12]
         self.waiting: deque[Batch] = deque()
         self.down = False
@@ -85,8 +86,10 @@ class Writer:
             return self.retry()
         try:
             self._write(batch)
-        except self.connection.failures as error:
+        except (*self.connection.failures, OverflowError) as error:
             self._keep(batch)
+            if self._hopeless(error):
+                return True
             self._failed(error)
             return False
         return True
@@ -103,7 +106,7 @@ class Writer:
                 self._write(self.waiting[0])
                 self.waiting.popleft()
         except Exception as error:
-            if not isinstance(error, (*self.connection.failures, StoreError)):
+            if not isinstance(error, (*self.connection.failures, StoreError, OverflowError)):
                 raise
             if self._hopeless(error):
                 return self.retry(now)
@@ -159,10 +162,7 @@ class Writer:
 
     def _hopeless(self, error: Exception) -> bool:
         """A batch whose content is refused would hold up all others: it is set aside. True = go on with the next."""
-        kinds = ("DataError", "IntegrityError", "InterfaceError", "ProgrammingError")
-        if not self.waiting or (type(error).__name__ not in kinds and not any(
-            base.__name__ in kinds[:2] for base in type(error).__mro__
-        )):  # fmt: skip
+        if not self.waiting or not self.connection.refuses(error):
             return False
         batch = self.waiting.popleft()
         self.refused += 1

@@ -271,6 +271,20 @@ def test_text_no_database_takes_is_mended(tmp_path):
     assert database(tmp_path / "a.db").execute("SELECT output FROM outcomes").fetchone()[0] == "zero � and half ?"
 
 
+def test_a_step_the_database_refuses_is_set_aside_and_the_next_is_written(tmp_path, caplog):
+    router = world.make(world.store(tmp_path / "a.db", spool=tmp_path / "spool"))
+    decision = router.decide("t", "coder", step="0", prompt_tokens=10)
+    with caplog.at_level(logging.ERROR, "steproute"):
+        router.observe(decision, Outcome(call_id="big", completion_tokens=2**70))
+    assert "refuses a step (OverflowError); it is set aside" in caplog.text
+    assert router._log.writer.refused == 1
+    decision = router.decide("u", "coder", step="1", prompt_tokens=10)
+    router.observe(decision, Outcome(call_id="small"))
+    router.close()
+    assert database(tmp_path / "a.db").execute("SELECT call_id FROM outcomes").fetchall() == [("small",)]
+    assert "big" in next((tmp_path / "spool").glob("*.refused")).read_text()
+
+
 def test_a_forked_process_does_not_write_through_its_parents_connection(tmp_path):
     router = world.make(world.store(tmp_path / "a.db"))
     router._log.connection.pid = -1
