@@ -247,6 +247,29 @@ def top(
 
 
 @app.command()
+def preflight(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A steproute.yaml.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Ask the model servers for their models; none is called.")
+    ] = False,
+    base_url: Annotated[str | None, typer.Option(help="Server of the models that name none.")] = None,
+    key_env: Annotated[str | None, typer.Option(help="Environment variable with the key for the servers.")] = None,
+    approval: Annotated[
+        Path | None, typer.Option(help="Approval file; default approval.yaml, where there is one.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the database and each server.")] = 5.0,
+) -> None:
+    """Check a configuration, its prices, capabilities, database, clock and servers. Ends with 0, or with 1 on an error."""
+    from steproute.preflight import preflight as checked
+    from steproute.preflight.command import exit_code, show
+
+    found = checked(config, live=live, base_url=base_url, key_env=key_env, approval=approval, timeout_s=timeout)
+    show(config, found, json)
+    raise typer.Exit(exit_code(found))
+
+
+@app.command()
 def policies() -> None:
     """List the policies by name."""
     from steproute.policies import policy_names
