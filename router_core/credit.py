@@ -20,11 +20,12 @@ class Credit(Protocol):
 
     name: str
 
-    def shares(self, gains: Floats) -> Floats:
+    def shares(self, gains: Floats, trust: Floats) -> Floats:
         """Share of the unexplained rest that each step gets.
 
         Args:
             gains: observed gain per step, in order, shape (n,), n ≥ 1.
+            trust: how far the evidence behind each is trusted, in [0, 1], shape (n,).
 
         Returns:
             Shape (n,), 0 or more, summing to 1.
@@ -33,15 +34,19 @@ class Credit(Protocol):
 
 
 class ProgressCredit:
-    """By progress: a step that moved the task is answerable for how it ended. Steps that moved nothing share alike."""
+    """By progress: a step that moved the task is answerable for how it ended.
+
+    A step's weight is ρ·gain⁺ + (1 − ρ)·(the mean gain⁺): progress that nothing vouches for makes no step stand out.
+    """
 
     name = "progress"
 
-    def shares(self, gains: Floats) -> Floats:
+    def shares(self, gains: Floats, trust: Floats) -> Floats:
         """See `Credit.shares`."""
         forward = np.maximum(gains, 0.0)
-        total = float(forward.sum())
-        return forward / total if total > 1e-9 else np.full(len(gains), 1.0 / len(gains))
+        weights = trust * forward + (1.0 - trust) * forward.mean()
+        total = float(weights.sum())
+        return weights / total if total > 1e-9 else np.full(len(gains), 1.0 / len(gains))
 
 
 class UniformCredit:
@@ -49,7 +54,7 @@ class UniformCredit:
 
     name = "uniform"
 
-    def shares(self, gains: Floats) -> Floats:
+    def shares(self, gains: Floats, trust: Floats) -> Floats:
         """See `Credit.shares`."""
         return np.full(len(gains), 1.0 / len(gains))
 
@@ -73,16 +78,17 @@ def make_credit(name: str) -> Credit | None:
     return RULES[name]()
 
 
-def credited(rule: Credit, gains: Floats, reward: float, progress: float) -> Floats:
+def credited(rule: Credit, gains: Floats, trust: Floats, reward: float, progress: float) -> Floats:
     """Gains with the final result in them.
 
     Args:
         rule: who gets how much.
         gains: observed gain per step, shape (n,).
+        trust: how far the evidence behind each is trusted, in [0, 1], shape (n,).
         reward: final reward R in [0, 1].
         progress: g after the last step.
 
     Returns:
         gains + (R − g)·shares, shape (n,).
     """
-    return gains + (reward - progress) * rule.shares(gains)
+    return gains + (reward - progress) * rule.shares(gains, trust)

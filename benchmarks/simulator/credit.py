@@ -24,7 +24,7 @@ RULES = ("none", "uniform", "progress")
 HOSTS = ("checked", "blind")
 
 
-def solved(host: str, rule: str, seed: int, tasks: int) -> list[bool]:
+def outcomes(host: str, rule: str, seed: int, tasks: int) -> tuple[float, float]:
     """Play one run.
 
     Args:
@@ -34,7 +34,7 @@ def solved(host: str, rule: str, seed: int, tasks: int) -> list[bool]:
         tasks: how many.
 
     Returns:
-        Which tasks were solved, in order.
+        Share of tasks solved, and calls per task.
     """
     views = {DOMAIN: PartsView()} if host == "checked" else {}
     router = Router(
@@ -45,10 +45,13 @@ def solved(host: str, rule: str, seed: int, tasks: int) -> list[bool]:
         on_error="raise",
     )
     world = World(seed)
-    return play(router, world, tasks).success if host == "checked" else _blind(router, world, tasks)
+    if host == "checked":
+        played = play(router, world, tasks)
+        return float(np.mean(played.success)), float(np.mean(played.calls))
+    return _blind(router, world, tasks)
 
 
-def _blind(router: Router, world: World, tasks: int) -> list[bool]:
+def _blind(router: Router, world: World, tasks: int) -> tuple[float, float]:
     found = []
     for index in range(tasks):
         job = world.job(index)
@@ -65,31 +68,30 @@ def _blind(router: Router, world: World, tasks: int) -> list[bool]:
             )
             router.observe(decision, outcome, output=f"output {job.calls} of {job.name}")
         router.finish(job.name, success=job.success)
-        found.append(job.success)
-    return found
+        found.append((job.success, job.calls))
+    solved, calls = np.mean(found, axis=0)
+    return float(solved), float(calls)
 
 
 def study(hosts: tuple[str, ...], seeds: int, tasks: int) -> dict[str, Any]:
-    """Share solved in each half, per host and rule, and the difference from no credit, paired by seed; plain JSON values."""
+    """Tasks solved and calls per task, per host and rule, and the differences from no credit, paired by seed; plain JSON values."""
     found: dict[str, Any] = {}
-    half = tasks // 2
     for host in hosts:
-        runs = {rule: np.array([solved(host, rule, seed, tasks) for seed in range(seeds)]) for rule in RULES}
+        runs = {rule: np.array([outcomes(host, rule, seed, tasks) for seed in range(seeds)]) for rule in RULES}
         for rule, table in runs.items():
-            gap = table.mean(axis=1) - runs["none"].mean(axis=1)
-            early = table[:, :half].mean(axis=1) - runs["none"][:, :half].mean(axis=1)
+            gap = table - runs["none"]
             found[f"{host}, {rule}"] = {
-                "first_half": mean_interval((100 * table[:, :half].mean(axis=1)).tolist())[::2],
-                "second_half": mean_interval((100 * table[:, half:].mean(axis=1)).tolist())[::2],
-                "more_than_none": mean_interval((100 * gap).tolist())[::2],
-                "more_in_first_half": mean_interval((100 * early).tolist())[::2],
+                "solved %": mean_interval((100 * table[:, 0]).tolist())[::2],
+                "calls": mean_interval(table[:, 1].tolist())[::2],
+                "more solved than with none, points": mean_interval((100 * gap[:, 0]).tolist())[::2],
+                "more calls": mean_interval(gap[:, 1].tolist())[::2],
             }
     return found
 
 
 def main(
     seeds: Annotated[int, typer.Option(min=2, help="Runs per host and rule, paired.")] = 20,
-    tasks: Annotated[int, typer.Option(min=20, help="Tasks per run.")] = 120,
+    tasks: Annotated[int, typer.Option(min=20, help="Tasks per run.")] = 150,
     host: Annotated[str, typer.Option(help="checked, blind or both.")] = "both",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -101,8 +103,8 @@ def main(
         sys.stdout.write(json.dumps({"seeds": seeds, "tasks": tasks, "rules": found}, indent=1) + "\n")
         return
     for name, row in found.items():
-        parts = [f"{key.replace('_', ' ')} {value[0]:.1f} ± {value[1]:.1f}" for key, value in row.items()]
-        sys.stdout.write(f"{name}: {'; '.join(parts)} (% of tasks solved)\n")
+        parts = [f"{key} {value[0]:.2f} ± {value[1]:.2f}" for key, value in row.items()]
+        sys.stdout.write(f"{name}: {'; '.join(parts)}\n")
 
 
 if __name__ == "__main__":

@@ -286,12 +286,12 @@ class Pacer:
         if any("verified" in item.context.memo for item in steps) or self.verified.verdicts(steps[-1].context.ledger):
             return
         gains = np.array([item.step.g - item.before for item in steps])
-        for item, gain in zip(steps, credited(self._credit, gains, reward, steps[-1].step.g).tolist(), strict=True):
+        trust = np.array([self.reliability(item.step.outcome.evidence, item.context.task.domain) for item in steps])
+        found = credited(self._credit, gains, trust, reward, steps[-1].step.g)
+        for item, gain, known in zip(steps, found.tolist(), trust.tolist(), strict=True):
             context = item.context
             remaining = self._remaining(context)
-            weight = self.config.credit_weight * (
-                1.0 - self.reliability(item.step.outcome.evidence, context.task.domain)
-            )
+            weight = self.config.credit_weight * (1.0 - known)
             if item.index >= 0 and remaining > 1e-9 and weight > 1e-9:
                 z = min(max(gain / remaining, -1.0), 1.0)
                 self.capability.observe(context.group, context.candidates[item.index].name, z, weight)
