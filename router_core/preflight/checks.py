@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -19,6 +20,7 @@ from steproute.preflight.pool import check_capabilities, check_limits, check_pri
 from steproute.preflight.servers import check_servers
 from steproute.router import Router
 
+_FIELD = re.compile(r"(?P<field>(?:\w+ '[^']{1,60}': )?[\w./-]{1,80}): (?P<said>.+)", re.DOTALL)
 NEARLY = 0.9
 """Part of a cap from which on it is nearly spent."""
 
@@ -65,8 +67,7 @@ def _config(path: Path) -> tuple[RouterOptions | None, list[Finding]]:
     except ImportError as error:
         return None, [Finding("error", "config.extra", str(path), str(error))]
     except SteprouteError as error:
-        problems = error.problems if isinstance(error, ConfigError) else (str(error),)
-        return None, [_problem(str(path), text) for text in problems]
+        return None, list(_problems(str(path), error))
     found = []
     parts: RouterOptions = {**options}
     for name in ("store", "telemetry", "meter"):
@@ -85,12 +86,17 @@ def _config(path: Path) -> tuple[RouterOptions | None, list[Finding]]:
     return options, found
 
 
-def _problem(path: str, text: str) -> Finding:
-    text = text.removeprefix(f"{path}: ")
-    field, colon, rest = text.partition(": ")
-    if colon and len(field) <= 60:
-        return Finding("error", "config.invalid", field, rest)
-    return Finding("error", "config.invalid", path, text)
+def _problems(path: str, error: SteprouteError) -> Iterator[Finding]:
+    """An error's single problems, each with the field it is about."""
+    whole = str(error).removeprefix(f"{path}: ")
+    problems = error.problems if isinstance(error, ConfigError) and len(error.problems) > 1 else (whole,)
+    before = whole.partition(problems[0])[0]  # `Model 'a': `, where its fields are what is wrong
+    for text in problems:
+        found = _FIELD.match(before + text if before not in text else text)
+        if found is None:
+            yield Finding("error", "config.invalid", path, text)
+        else:
+            yield Finding("error", "config.invalid", found["field"], found["said"])
 
 
 def _meter(options: RouterOptions) -> Iterator[Finding]:
