@@ -34,6 +34,8 @@ class Memory:
     """Fingerprints of the latest outputs and errors, oldest first."""
     given: int | None = None
     """Fingerprint of the step being read, where its text was not kept."""
+    counts: tuple[int, ...] = ()
+    """What a view has counted so far."""
 
     def is_new(self, text: str, keep: int = 64) -> bool:
         """Whether this text, spacing aside, was not among the latest ones; remembers it."""
@@ -46,7 +48,7 @@ class Memory:
 
     def copy(self) -> Memory:
         """An independent copy."""
-        return Memory(self.last, self.seen)
+        return Memory(self.last, self.seen, counts=self.counts)
 
 
 def fingerprint(text: str) -> int:

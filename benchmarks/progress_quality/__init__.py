@@ -1,0 +1,1 @@
+"""How well progress after some turns foretells how a run ends, on runs whose end is known."""
