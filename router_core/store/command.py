@@ -65,19 +65,29 @@ def steps_table(steps: list[dict[str, Any]]) -> Table:
 
 def show_top(target: str, every: float, minutes: float, once: bool, clock: Callable[[], float] = time.time) -> None:
     """A live table of what a store's routers are doing, until interrupted."""
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
+    from sqlalchemy.exc import DBAPIError
 
     reader = StoreReader(target)
     console = Console()
     if once:
         console.print(overview(reader, minutes, clock()))
         return
-    with Live(overview(reader, minutes, clock()), console=console, auto_refresh=False) as live:
+    seen: RenderableType = overview(reader, minutes, clock())
+    with Live(seen, console=console, auto_refresh=False) as live:
         try:
             while True:
                 time.sleep(every)
-                live.update(overview(reader, minutes, clock()), refresh=True)
+                try:
+                    seen = overview(reader, minutes, clock())
+                except DBAPIError as error:  # a database that is away for a while is no reason to end
+                    told = (
+                        f"{moment(clock())}: {reader.label} does not answer ({type(error.orig).__name__}); asking again"
+                    )
+                    live.update(Group(seen, told), refresh=True)
+                else:
+                    live.update(seen, refresh=True)
         except KeyboardInterrupt:
             return
 

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from sqlalchemy import Engine, Table, create_engine, insert, inspect
@@ -59,7 +60,7 @@ def store_url(target: str | Path) -> URL:
 
 
 class Connection:
-    """A raw connection with `?` turned into the driver's own placeholder. Not safe between threads: the caller locks."""
+    """A raw connection with `?` turned into the driver's own placeholder. Safe between threads: one transaction at a time."""
 
     def __init__(self, target: str | Path, shared: bool | None = None, timeout_s: float = 5.0):
         """Open the database; an empty one gets its tables, an older one is migrated.
@@ -76,14 +77,15 @@ class Connection:
         self.url = store_url(target)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.shared = (not self.sqlite) if shared is None else shared
-        self.label = self.url.database or ":memory:" if self.sqlite else self.url.render_as_string(hide_password=True)
+        self.label = str(self.url.database) if self.sqlite else self.url.render_as_string(hide_password=True)
         self._owner: FileOwner | None = None
-        if self.sqlite and self.url.database not in (None, "", ":memory:"):
+        if self.sqlite and self.url.database in (None, "", ":memory:"):
+            raise StoreError("store: a database in memory outlasts nothing; give a path, or leave `store` out")
+        if self.sqlite:
             self._owner = FileOwner(Path(str(self.url.database)), self.shared)
-        elif self.sqlite and self.shared:
-            raise StoreError("store: a database in memory cannot be shared; give a path or a PostgreSQL URL")
         self.engine = self._engine(timeout_s)
         self.pid = os.getpid()
+        self._lock = RLock()
         self._fairy: Any = None
         self._raw: Any = None
         self._pipelines = False
@@ -218,14 +220,16 @@ class Connection:
 
     def run(self, sql: str, values: Row = ()) -> Any:
         """Run one statement; gives the driver's cursor."""
-        if self._raw is None:
-            self.reconnect()
-        return self._raw.execute(self._text(sql), values)
+        with self._lock:
+            if self._raw is None:
+                self.reconnect()
+            return self._raw.execute(self._text(sql), values)
 
     def rows(self, sql: str, values: Row = ()) -> list[tuple[Any, ...]]:
         """Run a query; gives every row."""
-        found: list[tuple[Any, ...]] = self.run(sql, values).fetchall()
-        return found
+        with self._lock:
+            found: list[tuple[Any, ...]] = self.run(sql, values).fetchall()
+            return found
 
     def insert(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows whose values are in the order of `columns(table)`."""
@@ -242,25 +246,24 @@ class Connection:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A transaction for writing. PostgreSQL's statements travel together; the first failure undoes all of it."""
-        if self._raw is None:
-            self.reconnect()
-        try:
-            with self._together():
-                self._raw.execute("BEGIN IMMEDIATE" if self.sqlite else "BEGIN")
-                yield
-                self._raw.execute("COMMIT")
-        except BaseException:
+        with self._lock:
+            if self._raw is None:
+                self.reconnect()
             try:
-                self._raw.execute("ROLLBACK")
-            except self.failures:
-                self._drop()
-            raise
+                with self._together():
+                    self._raw.execute("BEGIN IMMEDIATE" if self.sqlite else "BEGIN")
+                    yield
+                    self._raw.execute("COMMIT")
+            except BaseException:
+                try:
+                    self._raw.execute("ROLLBACK")
+                except self.failures:
+                    self._drop()
+                raise
 
     def many(self, queries: Sequence[tuple[str, Row]]) -> list[list[dict[str, Any]]]:
         """Several queries in one journey; gives each one's rows by column name."""
-        if self._raw is None:
-            self.reconnect()
-        with self._together():
+        with self._lock, self._ready():
             cursors = [self._raw.execute(self._text(sql), values) for sql, values in queries]
             found = []
             for cursor in cursors:
@@ -268,6 +271,11 @@ class Connection:
                 names = [column[0] for column in cursor.description]
                 found.append([dict(zip(names, row, strict=True)) for row in rows])
         return found
+
+    def _ready(self) -> AbstractContextManager[Any]:
+        if self._raw is None:
+            self.reconnect()
+        return self._together()
 
     def _together(self) -> AbstractContextManager[Any]:
         """Statements inside do not wait for each other's answers (PostgreSQL's pipeline mode)."""

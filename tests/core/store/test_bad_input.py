@@ -77,6 +77,8 @@ def test_a_file_that_is_no_store_is_refused(tmp_path):
         world.make(world.store(tmp_path / "none" / "a.db"))
     with pytest.raises(StoreError, match="seen a 'mysql' URL; allowed: a path, sqlite"):
         world.make("mysql://somewhere/db")
+    with pytest.raises(StoreError, match="a database in memory outlasts nothing"):
+        world.make(":memory:")
     with pytest.raises(ConfigError, match="store: seen 3; allowed: a path, a URL"):
         world.make(3)
 

@@ -84,6 +84,40 @@ def test_ten_parallel_calls_of_two_workers_under_one_limit_grant_exactly_five(st
     assert rows(workers[0], "SELECT COUNT(*) FROM reservations") == [(0,)]
 
 
+def test_threads_may_ask_for_spending_while_others_decide(start):
+    router = start(Budget(usd=1000.0))
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not done.is_set():
+                router.spent("t0")
+                router.accounts.pressure("t1")
+        except BaseException as error:  # noqa: BLE001 — whatever it is, the test has to hear of it
+            failed.append(error)
+
+    def work(number: int) -> None:
+        try:
+            for step in range(10):
+                call(router, f"t{number}", str(step))
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    asking = [threading.Thread(target=ask) for _ in range(2)]
+    working = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in (*asking, *working):
+        thread.start()
+    for thread in working:
+        thread.join()
+    done.set()
+    for thread in asking:
+        thread.join()
+    assert failed == []
+    assert rows(router, "SELECT COUNT(*) FROM outcomes") == [(30,)]
+    assert router.spent("t0")["usd"] == pytest.approx(2.0)
+
+
 def test_a_child_on_another_worker_spends_its_parents_money(start):
     one, two = start(Budget(usd=0.5)), start(Budget(usd=0.5))
     call(one, "parent", "0")
