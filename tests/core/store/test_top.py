@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from steproute import Model, Outcome, Router
+from steproute.errors import StoreError
 from steproute.store import command
 from steproute.store.command import show_top
 
@@ -41,5 +42,5 @@ def test_it_is_live_and_outlasts_a_database_that_is_away(tmp_path, monkeypatch, 
 
 
 def test_a_store_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(Exception, match=r"nowhere\.db: no such file"):
+    with pytest.raises(StoreError, match=r"nowhere\.db: no such file"):
         show_top(str(tmp_path / "nowhere.db"), 2.0, 15.0, once=True)
