@@ -209,6 +209,11 @@ class Connection:
 
         return (psycopg.Error,)
 
+    @property
+    def write_failures(self) -> tuple[type[Exception], ...]:
+        """The same, and a number that is too large for the driver."""
+        return (*self.failures, OverflowError)
+
     def refuses(self, error: BaseException) -> bool:
         """Whether an error says that the content is wrong, and not that the database is away or full."""
         if self.sqlite:

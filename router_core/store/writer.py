@@ -86,7 +86,7 @@ class Writer:
             return self.retry()
         try:
             self._write(batch)
-        except (*self.connection.failures, OverflowError) as error:
+        except self.connection.write_failures as error:
             self._keep(batch)
             if self._hopeless(error):
                 return True
@@ -100,14 +100,18 @@ class Writer:
             return True
         if not now and self.clock() < self._next_try:
             return False
+        if self.down:
+            try:
+                self.connection.reconnect()
+            except StoreError as error:
+                self._failed(error)
+                return False
         try:
             self._recover()
             while self.waiting:
                 self._write(self.waiting[0])
                 self.waiting.popleft()
-        except Exception as error:
-            if not isinstance(error, (*self.connection.failures, StoreError, OverflowError)):
-                raise
+        except self.connection.write_failures as error:
             if self._hopeless(error):
                 return self.retry(now)
             self._failed(error)
@@ -174,10 +178,9 @@ class Writer:
         return True
 
     def _recover(self) -> None:
-        """Connect anew, and drop what was written after all: a connection may break between commit and answer."""
+        """Drop what was written after all: a connection may break between commit and answer."""
         if not self.down:
             return
-        self.connection.reconnect()
         found = self.connection.rows("SELECT seq FROM writers WHERE id = ?", (self.id,))
         if not found:
             self.register(0)
