@@ -143,7 +143,8 @@ class Listener:
             if self._told is not None:
                 self._told.observed(decision, outcome, progress, output, answers)
         finally:
-            model, spent = decision.model.name, {}
+            model = decision.model.name
+            spent: Mapping[str, float] = {}
             if self._paid is not None and self._paid[0] == outcome.call_id:
                 _, model, spent = self._paid
             self._tell(lambda channel: channel.observed(decision, outcome, model, spent, progress, output, answers))
