@@ -15,6 +15,10 @@ CASES = {
     "ollama": ("from steproute.integrations.ollama import OllamaBackend; OllamaBackend()", ["ollama"]),
     "local": ("from steproute.integrations.local import LocalBackend; LocalBackend({})", ["xllamacpp"]),
     "trees": ("from steproute.policies import make_policy; make_policy('progrouter:meta')", ["xgboost"]),
+    "drift": (
+        "from steproute.policies import make_policy; make_policy({'name': 'pacer', 'change': {'detector': 'adwin'}})",
+        ["river"],
+    ),
     "embed": ("from steproute.integrations.embedders import WordLlamaEmbedder; WordLlamaEmbedder()", ["wordllama"]),
     "embed-torch": (
         "from steproute.integrations.embedders import SentenceTransformerEmbedder; SentenceTransformerEmbedder('x')",
