@@ -58,6 +58,9 @@ def tau2(
     temperature: Annotated[float, typer.Option(help="Of the agent's models.")] = 0.0,
     max_tokens: Annotated[int | None, typer.Option(help="Completion limit of one call.")] = None,
     max_steps: Annotated[int, typer.Option(help="Steps of a conversation.")] = 100,
+    progress: Annotated[
+        str, typer.Option(help="outlook: chance of success, fitted on recorded airline runs; tools: what steps moved.")
+    ] = "outlook",
     seed: SeedOption = 0,
     limit: LimitOption = None,
     usd_limit: UsdLimitOption = None,
@@ -100,6 +103,7 @@ def tau2(
         temperature=temperature,
         max_tokens=max_tokens,
         max_steps=max_steps,
+        progress=progress,
     )
     pool = candidates(options.models, backend, power_w, base_url)
     title = f"tau2 {domain}, {{tasks}} tasks, {backend}, seed {seed}"

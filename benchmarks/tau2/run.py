@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,15 @@ from steproute.benchmarks.protocol import Benchmark
 from steproute.benchmarks.seat import Played, Seat
 from steproute.benchmarks.tau2.package import load_tau2
 from steproute.errors import ConfigError, unknown_name
+from steproute.models import Model
+from steproute.progress import View
+from steproute.progress.outlook import CalibratedToolsView
+from steproute.progress.views import ToolsView
+from steproute.router import Router
 
 logger = logging.getLogger("steproute")
+
+PROGRESS: Mapping[str, View] = {"outlook": CalibratedToolsView(), "tools": ToolsView()}
 
 
 @dataclass
@@ -38,6 +46,14 @@ class Options(RunOptions):
     max_tokens: int | None = None
     max_steps: int = 100
     max_errors: int = 10
+    progress: str = "outlook"
+    """Progress view: `outlook` = the chance of success, fitted on recorded airline runs; `tools` = what each step moved."""
+
+    def check(self) -> None:
+        """See `RunOptions.check`."""
+        super().check()
+        if self.progress not in PROGRESS:
+            raise ConfigError(unknown_name("progress", self.progress, PROGRESS))
 
 
 class Tau2(Benchmark):
@@ -67,6 +83,12 @@ class Tau2(Benchmark):
             if item not in self._tasks:
                 raise ConfigError(unknown_name("tasks", item, self._tasks))
         return wanted or list(self._tasks)
+
+    def router(self, policy: str, pool: Sequence[Model]) -> Router:
+        """The router of one policy, with the progress view that the options name."""
+        views = {"tools": PROGRESS[self.options.progress]}
+        budget, seed = self.options.budget(), self.options.seed
+        return Router(pool, budget, policy, seed=seed, views=views, idle_timeout=float("inf"))
 
     def play(self, seat: Seat) -> Played:
         """One conversation, graded by tau2's evaluator: reward 0 unless it ended by a stop."""
