@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steproute.approval import SpendingCap, approval_file, approve_beside
 from steproute.benchmarks.options import RunOptions
 from steproute.benchmarks.protocol import Benchmark
 from steproute.benchmarks.seat import Played, Seat
@@ -65,9 +66,12 @@ class Tau2(Benchmark):
     def __init__(self, options: Options):
         self.options: Options = options
         self._tasks: dict[str, Any] = {}
+        self._cap: SpendingCap | None = None
+        self._dearest = 0.0
+        """USD of the customer's dearest conversation so far."""
 
     def tasks(self) -> list[str]:
-        """Ids `DOMAIN/NUMBER`, in the benchmark's order."""
+        """Ids `DOMAIN/NUMBER`, in the benchmark's order; a customer who would be paid for has to be approved."""
         self._registry = load_tau2(self.options.checkout)
         from steproute.benchmarks.tau2.agent import register
 
@@ -82,6 +86,8 @@ class Tau2(Benchmark):
         for item in wanted:
             if item not in self._tasks:
                 raise ConfigError(unknown_name("tasks", item, self._tasks))
+        if self.options.user == "user_simulator":
+            self._cap = approve_beside(self.options.user_model, self.options.user_base_url, approval_file())
         return wanted or list(self._tasks)
 
     def router(self, policy: str, pool: Sequence[Model]) -> Router:
@@ -112,7 +118,11 @@ class Tau2(Benchmark):
             max_errors=options.max_errors,
             seed=options.seed,
         )
+        paid = None if self._cap is None else self._cap.reserve(self.name, options.user_model, self._dearest)
         simulation = conversation.run()
+        if self._cap is not None and paid is not None:
+            self._dearest = max(self._dearest, simulation.user_cost or 0.0)
+            self._cap.settle(paid, simulation.user_cost or 0.0)
         score, breakdown = 0.0, {}
         more: dict[str, Any] = {}
         try:

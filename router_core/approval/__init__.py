@@ -2,7 +2,7 @@
 
 from steproute.approval.cap import CappedBackend, SpendingCap, most_tokens
 from steproute.approval.file import Approval, ApprovalError, approval_file, read_approval
-from steproute.approval.gate import approve, book_of, loopback, needs_approval, stop_if_refused
+from steproute.approval.gate import approve, approve_beside, book_of, loopback, needs_approval, stop_if_refused
 
 __all__ = [
     "Approval",
@@ -11,6 +11,7 @@ __all__ = [
     "SpendingCap",
     "approval_file",
     "approve",
+    "approve_beside",
     "book_of",
     "loopback",
     "most_tokens",

@@ -44,6 +44,22 @@ def approve(backend: Backend, path: Path, pool: Sequence[Model], benchmark: str)
     return CappedBackend(backend, SpendingCap(book_of(path), approval.usd), prices, limits, benchmark)
 
 
+def approve_beside(deployment: str, base_url: str | None, path: Path) -> SpendingCap | None:
+    """The cap for a model that a benchmark's own package calls, past every backend of ours; None = it is on this machine.
+
+    Nobody can stand before each of its calls: what they cost has to be entered afterwards.
+
+    Raises:
+        ApprovalError: there is no approval, or it does not name the model.
+    """
+    if loopback(base_url) or (base_url is None and deployment.startswith(("ollama/", "ollama_chat/"))):
+        return None
+    approval = read_approval(path)
+    if deployment not in approval.models:
+        raise ApprovalError(f"{path}: models: {deployment!r} is not approved; named: {', '.join(approval.models)}")
+    return SpendingCap(book_of(path), approval.usd)
+
+
 def stop_if_refused(backend: Backend) -> None:
     """Raise what a framework between the caller and the backend may have swallowed.
 

@@ -11,6 +11,7 @@ from steproute.approval import (
     CappedBackend,
     SpendingCap,
     approve,
+    approve_beside,
     book_of,
     loopback,
     most_tokens,
@@ -230,3 +231,19 @@ def test_a_model_that_is_not_in_the_approval_is_not_called(tmp_path):
     backend = CappedBackend(Served(Usage()), SpendingCap(tmp_path / "x.db", 1), {"small": PAID.price}, {}, "b")
     with pytest.raises(ApprovalError, match="approval: models: unknown name 'smal'; did you mean 'small'"):
         backend.complete(ChatRequest("smal", HELLO))
+
+
+def test_a_model_that_a_package_calls_itself_is_named_too(tmp_path):
+    path = tmp_path / "approval.yaml"
+    assert approve_beside("openai/x", "http://127.0.0.1:1/v1", path) is None
+    assert approve_beside("ollama_chat/x", None, path) is None
+    with pytest.raises(ApprovalError, match="missing: live paid calls are off"):
+        approve_beside("openai/x", None, path)
+    written(tmp_path, "models: [openai/y]\nusd: 1")
+    with pytest.raises(ApprovalError, match="'openai/x' is not approved; named: openai/y"):
+        approve_beside("openai/x", None, path)
+    cap = approve_beside("openai/y", None, path)
+    assert cap is not None
+    cap.settle(cap.reserve("tau2", "openai/y", 0.0), 1.25)
+    with pytest.raises(ApprovalError, match="spending cap"):
+        cap.reserve("tau2", "openai/y", 0.0)

@@ -286,6 +286,14 @@ def test_the_live_command_against_a_server(tmp_path: Path, monkeypatch: pytest.M
     assert next(body for body in asked if body["model"] == "tiny")["tools"]
 
 
+def test_a_customer_who_is_paid_for_has_to_be_approved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPROUTE_APPROVAL", str(tmp_path / "approval.yaml"))
+    bench = Tau2(options(tmp_path, user="user_simulator"))
+    with pytest.raises(ConfigError, match="missing: live paid calls are off"):
+        run(bench, POOL, backend=ScriptedBackend("x"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_wrong_names_say_which_are_right(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'airline'"):
         run(Tau2(options(tmp_path, domain="airlin")), POOL, backend=ScriptedBackend("x"))
