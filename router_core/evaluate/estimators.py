@@ -13,7 +13,6 @@ independent: every variance is that of sums per task (a ratio is linearised arou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -100,11 +99,9 @@ def per_decision_ips(tasks: Ints, weights: Floats, rewards: Floats) -> Estimate:
     codes = _checked(tasks, weights, rewards)
     order = np.argsort(codes, kind="stable")
     along = products(codes[order], weights[order])
-    sums = np.bincount(codes, minlength=1) * 0.0
-    np.add.at(sums, codes[order], along * rewards[order])
+    sums: Floats = np.bincount(codes[order], weights=along * rewards[order]).astype(np.float64)
     last = np.append(codes[order][1:] != codes[order][:-1], True)
-    found = _ratio("task", np.arange(len(sums)), sums, np.ones_like(sums), along[last])
-    return found
+    return _ratio("task", np.arange(len(sums)), sums, np.ones(len(sums)), along[last])
 
 
 def products(tasks: Ints, weights: Floats) -> Floats:
@@ -157,7 +154,7 @@ def _checked(tasks: Ints, weights: Floats, *columns: Floats) -> Ints:
             raise ConfigError("off-policy log: a weight or reward is not a finite number")
     if n and float(np.min(weights)) < 0:
         raise ConfigError(f"weights: seen {float(np.min(weights)):g}; allowed: 0 or more")
-    codes: Sequence[int] = np.unique(tasks, return_inverse=True)[1]
+    codes = np.unique(tasks, return_inverse=True)[1]
     if n == 0 or int(np.max(codes)) < 1:
         raise ConfigError(f"off-policy log: seen {min(n, 1)} task; allowed: at least two, or there is no interval")
     return np.asarray(codes, dtype=np.int64)

@@ -201,7 +201,8 @@ def _predictions(kept: Sequence[Choice], tasks: npt.NDArray[np.int64], rewards: 
     row = starts + np.array([item.chosen for item in kept])
     guesses = crossfitted(tasks, coarse, fine, row, rewards, asked)
     chances = np.concatenate([item.wanted for item in kept])
-    return guesses[row], np.bincount(asked, weights=chances * guesses, minlength=len(kept))
+    wanted: Floats = np.bincount(asked, weights=chances * guesses, minlength=len(kept)).astype(np.float64)
+    return guesses[row], wanted
 
 
 def _codes(names: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -285,9 +285,10 @@ class Pacer:
         assert self._credit is not None
         if any("verified" in item.context.memo for item in steps) or self.verified.verdicts(steps[-1].context.ledger):
             return
-        gains = np.array([item.step.g - item.before for item in steps])
+        after = [item.before if item.step.g is None else item.step.g for item in steps]
+        gains = np.array(after) - np.array([item.before for item in steps])
         trust = np.array([self.reliability(item.step.outcome.evidence, item.context.task.domain) for item in steps])
-        found = credited(self._credit, gains, trust, reward, steps[-1].step.g)
+        found = credited(self._credit, gains, trust, reward, after[-1])
         for item, gain, known in zip(steps, found.tolist(), trust.tolist(), strict=True):
             context = item.context
             remaining = self._remaining(context)
