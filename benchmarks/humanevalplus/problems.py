@@ -58,6 +58,6 @@ def is_root(atol: float) -> Accept:
         if not isinstance(got, (int, float)) or not isinstance(coefficients, list):
             return False
         terms = [coefficient * float(got) ** power for power, coefficient in enumerate(coefficients)]
-        return abs(sum(terms)) <= atol + ROUNDING * sum(map(abs, terms))
+        return bool(abs(sum(terms)) <= atol + ROUNDING * sum(map(abs, terms)))
 
     return accept
