@@ -112,7 +112,7 @@ def interval(runs: Floats, before: int, slack: float, reward: float, draws: int 
 
     def once(sample: Floats) -> float:
         curve = sample.mean(axis=0)
-        old = float(curve[before - 200 : before].mean())
+        old = float(curve[max(before - 200, before // 2) : before].mean())
         return recovery(curve, before, old, slack * (reward or old))
 
     drawn = sorted(once(runs[rng.integers(len(runs), size=len(runs))]) for _ in range(draws))
