@@ -90,17 +90,17 @@ def _plain(row: Mapping[str, Any], where: str, shown: int) -> Problem:
 
 
 def _plus(row: Mapping[str, Any], where: str) -> Problem:
-    key, prompt, entry, solution, assertion = (
-        need(row, where, name, str) for name in ("task_id", "prompt", "entry_point", "canonical_solution", "assertion")
+    key, prompt, entry, solution = (
+        need(row, where, name, str) for name in ("task_id", "prompt", "entry_point", "canonical_solution")
     )
-    pattern = example_arguments(assertion, entry)
+    visible = [line for line in prompt.splitlines() if line.startswith("assert ")]
+    pattern = example_arguments(str(row.get("assertion") or "\n".join(visible)), entry)
     arguments = []
     for given in [*need(row, where, "base_input", list), *(row.get("plus_input") or [])]:
         if not isinstance(given, list):
             raise ConfigError(f"{where}: inputs of {key}: seen {given!r:.80}; allowed: a list of arguments each")
         same = pattern is not None and len(pattern) == len(given)
         arguments.append([typed(one, like) for one, like in zip(given, pattern or (), strict=True)] if same else given)
-    visible = [line for line in prompt.splitlines() if line.startswith("assert ")]
     text = "\n".join(line for line in prompt.replace('"""', "").splitlines() if not line.startswith("assert "))
     return Problem(
         key,
