@@ -148,14 +148,15 @@ def test_the_system_is_read_only_and_files_are_small(walled):
     with walled.session("import os\ndef write(path, n):\n    with open(path, 'w') as f: f.write('x' * n)") as session:
         for path in ("/usr/x", "/x", "/dev/x", "/dev/shm/x", sys.base_prefix + "/x", "/proc/sys/kernel/hostname"):
             assert session.invoke("write", (path, 1)).error in ("OSError", "PermissionError", "FileNotFoundError"), path
-        assert session.invoke("write", ("/tmp/x", 1000)).value is None
-        assert session.call("open('x').read(3)").text == "'xxx'"
+        name = f"steproute-{os.getpid()}"
+        assert session.invoke("write", (f"/tmp/{name}", 1000)).value is None
+        assert session.call(f"open({name!r}).read(3)").text == "'xxx'"
         assert session.invoke("write", ("/tmp/big", 2 << 20)).failure == "OSError: [Errno 27] File too large"
         session.load("def fill():\n    for i in range(100): write(f'/tmp/{i}', 1 << 20)")
         assert session.invoke("fill").failure == "OSError: [Errno 28] No space left on device"
         assert session.call("os.path.exists('/etc/passwd')").text == "False"
         assert session.call("os.path.exists('/home')").text == "False"
-    assert not Path("/tmp/x").exists()
+    assert not Path("/tmp", name).exists()
 
 
 def test_nobody_elses_processes(walled):
