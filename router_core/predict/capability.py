@@ -128,11 +128,10 @@ class CapabilityModel:
         if column is None:
             return
         for node in self._nodes.values():
-            if node.seen[column] > keep:
-                node.total[column] *= keep / node.seen[column]
-                node.seen[column] = keep
-            for name in ("heard", "heard_mean", "said", "said_mean"):
-                getattr(node, name)[column] = 0.0
+            seen = node.own[0, column]
+            if seen > keep:
+                node.own[:, column] = keep, node.own[1, column] * (keep / seen)
+            node.heard[:, column] = node.said[:, column] = 0.0
         for group in sorted(self._nodes, key=len, reverse=True):
             self._ascend([self._nodes[group[:depth]] for depth in range(len(group) + 1)])
 
@@ -189,17 +188,16 @@ class CapabilityModel:
         column = self._columns[model]
         path = self._reach(_trim(group))
         leaf = path[-1]
-        before = leaf.seen[column]
+        before, total = leaf.own[:, column].tolist()
         if before > 0:
-            off = gain - leaf.total[column] / before
+            off = gain - total / before
             for node in path:
                 node.spread += before * weight / (before + weight) * off * off
                 node.freedom += weight
         if self.config.memory is not None:
-            leaf.seen[column] *= 1.0 - weight / self.config.memory
-            leaf.total[column] *= 1.0 - weight / self.config.memory
-        leaf.seen[column] += weight
-        leaf.total[column] += weight * gain
+            leaf.own[:, column] *= 1.0 - weight / self.config.memory
+        leaf.own[0, column] += weight
+        leaf.own[1, column] += weight * gain
         self._ascend(path)
 
     def observe_all(self, group: Sequence[str], gains: Mapping[str, float], weight: float = 1.0) -> None:
@@ -223,9 +221,9 @@ class CapabilityModel:
         values = np.array(list(gains.values()), dtype=np.float64)
         path = self._reach(_trim(group))
         leaf, n = path[-1], len(values)
-        seen = leaf.seen[columns]
+        seen, total = leaf.own[:, columns]
         old = seen > 0
-        off = np.where(old, values - leaf.total[columns] / np.maximum(seen, 1e-300), 0.0)
+        off = np.where(old, values - total / np.maximum(seen, 1e-300), 0.0)
         shrink = np.where(old, leaf.rows / (leaf.rows + 1.0) if leaf.rows else 0.5, 0.0)
         for node in path:
             node.spread += float((shrink * off * off).sum()) * weight
@@ -241,8 +239,8 @@ class CapabilityModel:
         nu = self.config.noise_strength
         paired = (nu * noise + leaf.paired) / (nu + leaf.paired_freedom)
         worth = weight * min(max(noise / max(paired, 1e-9), 1.0), MOST_WORTH)
-        leaf.seen[columns] += worth
-        leaf.total[columns] += worth * (values - values.mean() + leaf.row_total / leaf.rows)
+        leaf.own[0, columns] += worth
+        leaf.own[1, columns] += worth * (values - values.mean() + leaf.row_total / leaf.rows)
         self._ascend(path)
 
     def predict(self, context: StepContext) -> tuple[Floats, Floats]:
@@ -308,23 +306,22 @@ class CapabilityModel:
             level_precision = config.level_sd**-2
             if node.prior is not None:
                 level_precision = config.prior_level_sd**-2
-                known = ~np.isnan(node.prior[0])
-                mean = np.where(known, node.prior[0], mean)
-                variance = np.where(known, self._spread(noise) * config.strength / node.prior[1], variance)
-            precision = node.seen / noise + node.heard
-            product = node.total / noise + node.heard_mean
+                stated = ~np.isnan(node.prior[0])
+                mean = np.where(stated, node.prior[0], mean)
+                variance = np.where(stated, self._spread(noise) * config.strength / node.prior[1], variance)
+            known = node.own / noise + node.heard
+            precision, product = known[0], known[1]  # `dot`, not `sum`: it is three times as fast on so few models
             trust = 1.0 / (1.0 + variance * precision)
-            node.level = float(
-                ((product - precision * mean) * trust).sum() / ((precision * trust).sum() + level_precision)
-            )
+            off = float(product.dot(trust)) - float(mean.dot(precision * trust))
+            node.level = off / (float(precision.dot(trust)) + level_precision)
             child = self._nodes.get(group[: depth + 1]) if depth < len(group) else None
             if child is not None:
-                precision, product = precision - child.said, product - child.said_mean
+                known -= child.said
                 trust = 1.0 / (1.0 + variance * precision)
             mean = (mean + node.level + variance * product) * trust
             variance = variance * trust
             node = child
-        return mean, np.broadcast_to(variance, mean.shape), noise
+        return mean, np.asarray(variance), noise
 
     def _ascend(self, path: Sequence[Node]) -> None:
         """From the leaf to the root: renew the messages."""
@@ -335,15 +332,17 @@ class CapabilityModel:
             noises.append(noise)
         for depth in range(len(path) - 1, 0, -1):
             node, parent, noise = path[depth], path[depth - 1], noises[depth]
-            precision = node.seen / noise + node.heard
-            product = node.total / noise + node.heard_mean - node.level * precision
+            said = node.own / noise + node.heard
+            precision = said[0]
+            said[1] -= node.level * precision
             trust = 1.0 / (1.0 + self._spread(noise) * precision)
             if node.prior is not None:
                 trust = np.where(np.isnan(node.prior[0]), trust, 0.0)
-            said, said_mean = precision * trust, product * trust
-            parent.heard = np.maximum(parent.heard + said - node.said, 0.0)
-            parent.heard_mean = parent.heard_mean + said_mean - node.said_mean
-            node.said, node.said_mean = said, said_mean
+            said *= trust
+            heard = parent.heard
+            heard += said - node.said
+            np.maximum(heard[0], 0.0, heard[0])
+            node.said = said
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -371,7 +370,6 @@ class CapabilityModel:
                 nodes[group] = node
                 if group:
                     nodes[group[:-1]].heard += node.said
-                    nodes[group[:-1]].heard_mean += node.said_mean
             if () not in nodes:
                 raise ValueError("the root group is missing")
         except (KeyError, TypeError, ValueError) as error:

@@ -9,38 +9,34 @@ import numpy as np
 
 from steproute.policies.base import Floats
 
-ARRAYS = ("seen", "total", "heard", "heard_mean", "said", "said_mean")
 NUMBERS = ("level", "spread", "freedom", "paired", "paired_freedom", "rows", "row_total")
-STORED = ("seen", "total", "said", "said_mean")
-"""The arrays of a node's state; what it heard follows from what its children said."""
+STORED = {"seen": ("own", 0), "total": ("own", 1), "said": ("said", 0), "said_mean": ("said", 1)}
+"""The rows of a node's state, by name; what it heard follows from what its children said."""
 
 
 class Node:
-    """Sufficient statistics of one group; every array has one entry per column (model)."""
+    """Sufficient statistics of one group: arrays of two rows, with one entry per column (model)."""
 
     __slots__ = (
         "freedom",
         "heard",
-        "heard_mean",
         "level",
+        "own",
         "paired",
         "paired_freedom",
         "prior",
         "row_total",
         "rows",
         "said",
-        "said_mean",
-        "seen",
         "spread",
-        "total",
     )
 
     def __init__(self, n: int):
-        self.seen, self.total = np.zeros(n), np.zeros(n)
+        self.own: Floats = np.zeros((2, n))
         """Own observations: Σ w and Σ w·z."""
-        self.heard, self.heard_mean = np.zeros(n), np.zeros(n)
+        self.heard: Floats = np.zeros((2, n))
         """From the children: Σ precision and Σ precision·mean."""
-        self.said, self.said_mean = np.zeros(n), np.zeros(n)
+        self.said: Floats = np.zeros((2, n))
         """Last message to the parent."""
         self.level = 0.0
         self.spread = self.freedom = 0.0
@@ -54,23 +50,22 @@ class Node:
 
     def grow(self, n: int) -> None:
         """Make room for n more models."""
-        for name in ARRAYS:
-            setattr(self, name, np.pad(getattr(self, name), (0, n)))
+        self.own, self.heard, self.said = (np.pad(rows, ((0, 0), (0, n))) for rows in (self.own, self.heard, self.said))
         if self.prior is not None:
             self.prior = (np.pad(self.prior[0], (0, n), constant_values=np.nan), self.prior[1])
 
     def clear(self, column: int) -> None:
         """Drop what is known about one model."""
-        for name in ARRAYS:
-            getattr(self, name)[column] = 0.0
+        for rows in (self.own, self.heard, self.said):
+            rows[:, column] = 0.0
         if self.prior is not None:
             self.prior[0][column] = np.nan
 
     def state(self, columns: Sequence[int]) -> dict[str, Any]:
         """Plain JSON values, models in the order of `columns`."""
         entry: dict[str, Any] = {name: float(getattr(self, name)) for name in NUMBERS}
-        for name in STORED:
-            entry[name] = [float(getattr(self, name)[column]) for column in columns]
+        for name, (rows, row) in STORED.items():
+            entry[name] = [float(getattr(self, rows)[row, column]) for column in columns]
         if self.prior is not None:
             values = [float(self.prior[0][column]) for column in columns]
             entry["prior"] = [None if value != value else value for value in values]
@@ -87,11 +82,11 @@ class Node:
         node = cls(n)
         for name in NUMBERS:
             setattr(node, name, float(entry[name]))
-        for name in STORED:
+        for name, (rows, row) in STORED.items():
             values = np.array(entry[name], dtype=np.float64)
             if values.shape != (n,) or not np.isfinite(values).all():
                 raise ValueError(f"{name}: seen {entry[name]!r}; allowed: {n} finite numbers")
-            setattr(node, name, values)
+            getattr(node, rows)[row] = values
         if "prior" in entry:
             node.prior = (np.array(entry["prior"], dtype=np.float64), float(entry["prior_strength"]))
         return node
