@@ -285,7 +285,9 @@ class Pacer:
         assert self._credit is not None
         if any("verified" in item.context.memo for item in steps) or self.verified.verdicts(steps[-1].context.ledger):
             return
-        after = [item.before if item.step.g is None else item.step.g for item in steps]
+        after = [item.step.g for item in steps if item.step.g is not None]
+        if len(after) < len(steps):  # a caller that scores by itself: no progress was seen that could be corrected
+            return
         gains = np.array(after) - np.array([item.before for item in steps])
         trust = np.array([self.reliability(item.step.outcome.evidence, item.context.task.domain) for item in steps])
         found = credited(self._credit, gains, trust, reward, after[-1])
@@ -356,17 +358,19 @@ def nothing_wrong(context: StepContext) -> bool:
 def price(context: StepContext) -> Floats:
     """Σ_k w_k·c_k of every candidate over the resources that are valued, limited or targeted; shape (n,) (DESIGN §8)."""
     budget = context.budget
-    total = np.zeros(len(context.candidates))
+    total = [0.0] * len(context.candidates)
     for name, limit in budget.limits.items():
-        costs = context.costs(name)
-        weight: Floats | float = limit.value
-        if limit.limit is not None:
-            used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
-            weight = weight + np.exp(np.minimum((costs + used) / limit.limit, MAX_EXPONENT)) / limit.limit
+        costs = context.held_against(name)
+        weight, most = limit.value, limit.limit
         if limit.target is not None:
-            weight = weight + budget.queues.get(name, 0.0) / limit.unit**2
-        total += weight * costs
-    return total
+            weight += budget.queues.get(name, 0.0) / limit.unit**2
+        if most is not None:
+            used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
+            exp, last = math.exp, MAX_EXPONENT
+            total = [t + (weight + exp(min((c + used) / most, last)) / most) * c for t, c in zip(total, costs)]
+        elif weight:
+            total = [t + weight * c for t, c in zip(total, costs)]
+    return np.array(total)
 
 
 def owed(context: StepContext) -> float:
