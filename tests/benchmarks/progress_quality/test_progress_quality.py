@@ -185,6 +185,9 @@ def test_the_command(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert {row["signal"] for row in found["rows"]} >= {"g", "g, outlook", "fewer errors"}
     assert found["fit"]["demanding"] > 0
-    shown = CliRunner().invoke(app, ["--taubench", str(tmp_path)], catch_exceptions=False)
+    shown = CliRunner().invoke(app, ["--taubench", str(tmp_path), "--turns", "2"], catch_exceptions=False)
     assert "fewer tool calls" in shown.output
     assert isinstance(CliRunner().invoke(app, []).exception, ConfigError)
+    for wrong in ("0", "x", "1,", "0.5"):
+        asked = CliRunner().invoke(app, ["--taubench", str(tmp_path), "--turns", wrong])
+        assert str(asked.exception).startswith(f"turns: seen '{wrong}'")
