@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from steproute.approval import approval_file, approve, loopback
 from steproute.backend import Backend, ChatRequest, ChatResponse
 from steproute.benchmarks.humaneval.backends import CASSETTES, VERDICTS
 from steproute.benchmarks.humaneval.problems import load_problems, recording_order
@@ -18,6 +19,7 @@ from steproute.benchmarks.humaneval.tester import Tester
 from steproute.benchmarks.humaneval.tree import build_tree
 from steproute.errors import ConfigError
 from steproute.integrations.cassette import file_stem
+from steproute.models import Model
 from steproute.testing import routed_cassette
 from steproute.verify.cache import VerdictCache
 from steproute.verify.sandbox import Sandbox
@@ -47,7 +49,11 @@ def _servers(files: Mapping[str, str], base_url: str | None, threads: int) -> It
         from steproute.integrations.litellm import LiteLLMBackend
 
         named = {name: {"model": f"openai/{deployment}", "api_base": base_url} for name, deployment in files.items()}
-        yield LiteLLMBackend(named)
+        backend: Backend = LiteLLMBackend(named)
+        if not loopback(base_url):
+            pool = [Model(name, price="unknown") for name in named]
+            backend = approve(backend, approval_file(), pool, "record humaneval")
+        yield backend
         return
     from steproute.integrations.local import LocalBackend
 

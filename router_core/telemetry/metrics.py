@@ -48,7 +48,11 @@ class Instruments:
         )
         self.tasks = Counter("steproute_tasks", "Tasks that ended, by result.", ["result"], **to)
         self.queue = Gauge(
-            "steproute_queue", "Virtual queue of a long-run target, in the resource's unit.", ["resource"], **to
+            "steproute_queue",
+            "Virtual queue of a long-run target, in the resource's unit.",
+            ["resource"],
+            multiprocess_mode="mostrecent",
+            **to,
         )
         self.used = Histogram(
             "steproute_budget_used_ratio",

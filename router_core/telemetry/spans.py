@@ -52,10 +52,13 @@ class Spans:
         span = self._tracer.start_span(
             f"{OPERATION} {word(decision.model.name)}",
             kind=SpanKind.INTERNAL,
-            attributes=_about(made, pinned, seconds),
+            attributes=_whose(decision.task, decision.role),
             links=[Link(around)] if around.is_valid else None,
             start_time=began_ns,
         )
+        if not span.is_recording():  # no SDK, or not sampled
+            return
+        span.set_attributes(_about(made, pinned, seconds))
         if self._prompts and made.context.text:
             span.set_attribute("gen_ai.input.messages", _message("user", made.context.text))
         if decision.stop:
@@ -148,7 +151,6 @@ def _about(made: Made, pinned: bool, seconds: float) -> dict[str, Any]:
     scored = [item for item in decision.candidates if item.score is not None]
     chosen = next((item for item in scored if item.model == decision.model.name), None)
     found: dict[str, Any] = {
-        **_whose(decision.task, decision.role),
         "gen_ai.request.model": word(decision.model.provider_name),
         "steproute.decision.id": decision.id,
         "steproute.model": word(decision.model.name),

@@ -15,6 +15,7 @@ from steproute.benchmarks.humaneval import HumanEval
 from steproute.benchmarks.humaneval.problems import Problem
 from steproute.benchmarks.humaneval.record import app
 from steproute.benchmarks.humaneval.run import Options
+from steproute.errors import ConfigError
 
 pytest.importorskip("litellm")
 
@@ -58,3 +59,10 @@ def test_record_resume_and_run(problem: Problem, tmp_path: Path, monkeypatch: py
     assert rows["fixed:small"]["calls_per_task"] == 3
     assert rows["fixed:large"]["pass_rate"] == 1
     assert rows["oracle"]["calls_per_task"] == 1
+
+
+def test_a_server_elsewhere_has_to_be_approved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPROUTE_APPROVAL", str(tmp_path / "approval.yaml"))
+    line = ["--models", "small=little,large=big", "--base-url", "https://api.vendor.example/v1", "--out", str(tmp_path)]
+    with pytest.raises(ConfigError, match="missing: live paid calls are off"):
+        CliRunner().invoke(app, line, catch_exceptions=False)
