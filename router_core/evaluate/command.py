@@ -32,6 +32,10 @@ def show_evaluation(
     found = evaluate(
         store, _policy(policy), pool=pool, budget=budget, reward=reward, explore=explore, least_ess=least_ess
     )
+    if config is None:
+        typer.echo(
+            "models are known by name only; where the policy uses prices, sizes or priors give --config", err=True
+        )
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.text())
 
 

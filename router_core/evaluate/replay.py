@@ -126,6 +126,10 @@ def _play(log: _Log, policy: Policy, pool: ModelPool, budget: Budget, explore: f
             choice = None if event["stop"] else _choice(event, watched, explore)
             if choice is None:
                 skipped += 1
+                if router.faults.count and not choices:
+                    raise ConfigError(
+                        f"policy: {policy.name!r} could not score the log's first decision: {router.faults.last}"
+                    )
             else:
                 choices[event["task"], event["id"]] = choice
         elif kind == "outcomes" and key in choices:

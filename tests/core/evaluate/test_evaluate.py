@@ -128,6 +128,8 @@ def test_bad_input(tmp_path: Path) -> None:
         evaluate(store, "fixed:huge")
     with pytest.raises(ConfigError, match="models: the log mentions large, which the configuration does not have"):
         evaluate(store, "random", pool=ModelPool([Model("small", price="free")]))
+    with pytest.raises(ConfigError, match="'oracle' could not score the log's first decision"):
+        evaluate(store, "oracle")
     with pytest.raises(ConfigError, match="explore: seen 2"):
         evaluate(store, "random", explore=2)
     with pytest.raises(StoreError, match="no such file"):
@@ -163,7 +165,7 @@ def test_the_command(tmp_path: Path) -> None:
     config = tmp_path / "steproute.yaml"
     config.write_text("models: [{name: small, price: free}, {name: large, price: free}]\nstore: a.db\n")
     asked = ["evaluate", "--policy", str(file), "--log", str(config), "--reward", "final", "--json"]
-    found = json.loads(CliRunner().invoke(app, asked).output)
+    found = json.loads(CliRunner().invoke(app, asked).stdout)
     assert found["policy"] == "epsilon-greedy"
     assert found["DR"]["low"] < found["DR"]["value"] < found["DR"]["high"]
     file.write_text("[1, 2]\n")
