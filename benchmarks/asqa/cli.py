@@ -52,6 +52,7 @@ def asqa(
     judge_model: Annotated[
         str | None, typer.Option(help="nli: a cross-encoder, name or folder; llm: a LiteLLM model.")
     ] = None,
+    judge_base_url: Annotated[str | None, typer.Option(help="Server of the judge llm.")] = None,
     attempts: Annotated[int, typer.Option(help="Calls per question at most.")] = 3,
     framework: Annotated[str, typer.Option(help="plain: a writer and an editor.")] = "plain",
     policy: PolicyOption = "pacer,fixed:*",
@@ -99,9 +100,10 @@ def asqa(
         passages=passages,
         judge=judge,
         judge_model=judge_model,
+        judge_base_url=judge_base_url,
         attempts=attempts,
     )
-    pool = candidates(options.models, backend, power_w)
+    pool = candidates(options.models, backend, power_w, base_url)
     title = f"ASQA {'sample' if data is None else data}, {{tasks}} tasks, {backend}, seed {seed}"
     result = execute(lambda progress: run(Asqa(options), pool, progress), title, as_json)
     if not as_json:

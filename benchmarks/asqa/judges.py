@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from steproute.approval import approval_file, approve, needs_approval
 from steproute.backend import Backend, ChatRequest
+from steproute.benchmarks.pool import candidates
 from steproute.errors import ConfigError, unknown_name
 
 NAMES = ("lexical", "llm", "nli")
@@ -170,26 +172,37 @@ class Remembered:
         return self._known[premise, claim]
 
 
-def make_judge(name: str, model: str | None = None) -> Judge:
+def make_judge(name: str, model: str | None = None, base_url: str | None = None) -> Judge:
     """A judge by name.
+
+    Args:
+        name: one of `NAMES`.
+        model: of `nli` or `llm`.
+        base_url: server of the model of `llm`; None = its provider's.
 
     Raises:
         ConfigError: there is no such judge, or `llm` lacks its model.
+        ApprovalError: the judge would be paid for, and no approval file covers it.
         ImportError: what the judge needs is missing; names the extra.
     """
     makers: dict[str, Callable[[], Judge]] = {
         "lexical": LexicalJudge,
         "nli": lambda: NliJudge() if model is None else NliJudge(model),
-        "llm": lambda: _llm(model),
+        "llm": lambda: _llm(model, base_url),
     }
     if name not in makers:
         raise ConfigError(unknown_name("judge", name, NAMES))
     return Remembered(makers[name]())
 
 
-def _llm(model: str | None) -> Judge:
+def _llm(model: str | None, base_url: str | None) -> Judge:
     if model is None:
         raise ConfigError("judge-model: --judge llm needs --judge-model, e.g. openai/gpt-4.1")
     from steproute.integrations.litellm import LiteLLMBackend
 
-    return LlmJudge(LiteLLMBackend({model: {"model": model}}), model)
+    pool = candidates([model], "litellm", base_url=base_url)
+    server = {"api_base": base_url} if base_url else {}
+    backend: Backend = LiteLLMBackend({model: {"model": model, **server}})
+    if needs_approval("litellm", base_url, pool):
+        backend = approve(backend, approval_file(), pool, "asqa")
+    return LlmJudge(backend, model)

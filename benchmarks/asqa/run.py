@@ -37,6 +37,8 @@ class Options(RunOptions):
     passages: int = 5
     judge: str = "lexical"
     judge_model: str | None = None
+    judge_base_url: str | None = None
+    """Server of the judge `llm`; None = its provider's."""
     attempts: int = 3
     """Calls per question at most."""
     max_tokens: int = 600
@@ -87,7 +89,7 @@ class Asqa(Benchmark):
     def tasks(self) -> list[str]:
         """All questions, in the order of the file."""
         if self._judge is None:
-            self._judge = make_judge(self.options.judge, self.options.judge_model)
+            self._judge = make_judge(self.options.judge, self.options.judge_model, self.options.judge_base_url)
         self._questions = load_questions(self.options.data, self.options.passages, self.options.split)
         return list(self._questions)
 

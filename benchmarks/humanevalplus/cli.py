@@ -89,7 +89,7 @@ def humanevalplus(
         attempts=attempts,
         cpu_seconds=cpu_seconds,
     )
-    pool = candidates(options.models, backend, power_w)
+    pool = candidates(options.models, backend, power_w, base_url)
     title = f"HumanEval+, {{tasks}} tasks, {backend}, seed {seed}"
     execute(
         lambda progress: run(Functions("humanevalplus", options, lambda: load_problems(data)), pool, progress),

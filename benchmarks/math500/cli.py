@@ -90,6 +90,6 @@ def math500(
         split=split,
         attempts=attempts,
     )
-    pool = candidates(options.models, backend, power_w)
+    pool = candidates(options.models, backend, power_w, base_url)
     title = f"MATH-500 {'sample' if data is None else data}, {{tasks}} tasks, {backend}, seed {seed}"
     execute(lambda progress: run(Math500(options), pool, progress), title, as_json)

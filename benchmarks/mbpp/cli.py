@@ -95,7 +95,7 @@ def mbpp(
         attempts=attempts,
         cpu_seconds=cpu_seconds,
     )
-    pool = candidates(options.models, backend, power_w)
+    pool = candidates(options.models, backend, power_w, base_url)
     title = f"MBPP {'sample' if data is None else data}, {{tasks}} tasks, {backend}, seed {seed}"
     execute(
         lambda progress: run(Functions("mbpp", options, lambda: load_problems(data, shown, split)), pool, progress),

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from servers.base import Reply
 from servers.ollama_server import OllamaServer
+from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
+
+from steproute.models import Model
 
 MBPP = "```python\ndef odd_square_sum(xs):\n    return sum(x * x for x in xs if x % 2)\n```"
 PLUS = {
@@ -23,6 +26,12 @@ PLUS = {
     "atol": 0,
 }
 ASQA = "The Lumen bridge was opened to walkers in 1931 [1]. Trains crossed the Lumen bridge in spring 1934 [2]."
+
+
+def judged(body: dict[str, Any]) -> Reply:
+    """A judge that holds the passage about the bridge alone for support."""
+    text = str(body["messages"][-1]["content"])
+    return Reply("Yes." if "Title: Lumen bridge" in text.partition("Sentence:")[0] else "No.")
 
 
 def play(name: str, reply: str, tmp_path: Path, *more: str) -> tuple[dict[str, Any], str]:
@@ -62,3 +71,14 @@ def test_asqa(tmp_path: Path) -> None:
     row, shown = play("asqa", ASQA, tmp_path)
     assert (row["passed"], row["citation_recall"], row["citation_precision"]) == (True, 1.0, 1.0)
     assert "fixed:large: short answers found 100.0 %, citation recall 100.0 %, citation precision 100.0 %" in shown
+
+
+def test_a_model_as_judge_of_asqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("litellm")
+    monkeypatch.setenv("OPENAI_API_KEY", "none-needed")
+    monkeypatch.setattr("steproute.benchmarks.asqa.judges.candidates", lambda *_, **__: [Model("judge", price="free")])
+    with OpenAIServer(judged) as server:
+        asked = ["--judge", "llm", "--judge-model", "openai/judge", "--judge-base-url", server.base_url]
+        row, _ = play("asqa", ASQA, tmp_path, *asked, "--attempts", "1")
+        assert {request.body["model"] for request in server.requests} == {"judge"}
+    assert (row["passed"], row["citation_recall"], row["citation_precision"]) == (True, 0.5, 0.5)

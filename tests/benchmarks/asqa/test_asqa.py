@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from steproute.approval import ApprovalError
 from steproute.backend import ChatRequest
 from steproute.benchmarks.asqa.citations import Sentence, answers_found, sentences, support
 from steproute.benchmarks.asqa.judges import LexicalJudge, LlmJudge, NliJudge, make_judge
@@ -117,6 +118,14 @@ def test_judges_by_name() -> None:
         make_judge("lexicl")
     with pytest.raises(ConfigError, match="judge-model: --judge llm needs"):
         make_judge("llm")
+
+
+def test_a_paid_judge_has_to_be_approved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("litellm")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPROUTE_APPROVAL", str(tmp_path / "none.yaml"))
+    with pytest.raises(ApprovalError):
+        make_judge("llm", "openai/gpt-4.1")
 
 
 def test_the_evidence_to_cover() -> None:
