@@ -81,11 +81,13 @@ def _flat(step: Mapping[str, Any]) -> dict[str, Any]:
 
 COLUMNS = {
     **dict.fromkeys(
-        ("n", "attempt", "regime", "prompt_tokens", "completion_tokens", "cached_tokens", "regime_after"), "int"
+        ("n", "attempt", "regime", "regime_after", "expected_prompt_tokens", "prompt_tokens", "completion_tokens"),
+        "int",
     ),
     **dict.fromkeys(("created", "propensity", "g", "r", "d", "e", "usd", "seconds", "energy_j", "g_after"), "float"),
     **dict.fromkeys(("gain", "reliability", "reward"), "float"),
-    **dict.fromkeys(("explored", "fallback", "pinned", "stop"), "bool"),
+    "cached_tokens": "int",
+    **dict.fromkeys(("explored", "fallback", "pinned", "stop", "tokens_estimated"), "bool"),
     **dict.fromkeys(
         ("task", "step", "role", "model", "policy", "reason", "answered_by", "call_id", "energy_source"), "str"
     ),

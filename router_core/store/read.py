@@ -192,6 +192,7 @@ class StoreReader:
                 *named,
                 *came,
                 *after,
+                d.prompt_tokens.label("expected_prompt_tokens"),
                 o.model.label("answered_by"),
                 x.gain,
                 x.reliability,
@@ -227,12 +228,14 @@ class StoreReader:
 
 _DECIDED = (
     *("n", "created", "task", "step", "attempt", "role", "model", "policy", "propensity", "explored", "fallback"),
-    *("pinned", "stop", "reason", "g", "regime", "r", "d", "e", "prompt_tokens", "candidates", "budget", "prompt"),
+    *("pinned", "stop", "reason", "g", "regime", "r", "d", "e", "candidates", "budget", "prompt"),
 )
 _CAME = (
     "call_id",
+    "prompt_tokens",
     "completion_tokens",
     "cached_tokens",
+    "tokens_estimated",
     "usd",
     "seconds",
     "energy_j",

@@ -73,6 +73,19 @@ def test_a_step_holds_what_off_policy_evaluation_needs(path):
     assert [item["source"] for item in step["evidence"]] == ["syntax", "examples"]
 
 
+def test_tokens_are_those_the_provider_counted(tmp_path):
+    router = world.make(world.store(tmp_path / "a.db"))
+    decision = router.decide(Task(id="t", domain="code"), "coder", prompt_tokens=100, max_tokens=50)
+    router.observe(decision, Outcome(prompt_tokens=812, completion_tokens=24, tokens_estimated=True))
+    router.decide("t", "coder", prompt_tokens=7)
+    router.close()
+    done, begun = StoreReader(tmp_path / "a.db").steps()
+    names = ("expected_prompt_tokens", "prompt_tokens", "completion_tokens", "tokens_estimated")
+    assert [done[name] for name in names] == [100, 812, 24, True]
+    assert [begun[name] for name in names] == [7, None, None, None]
+    assert "812+24" in command("log", "--store", tmp_path / "a.db")
+
+
 def test_exports_hold_every_step(path, tmp_path):
     assert "steps written" in command("log", "--store", path, "--out", tmp_path / "a.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
