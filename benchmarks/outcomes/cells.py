@@ -56,7 +56,7 @@ class Cells:
             model: name.
             score: in [0, 1], true or false, or text that says so.
             usd: what the call cost; None = the model's price per call.
-            dimension: kind of task.
+            dimension: kind of task; a table that has none is of one kind.
             prompt: of the task.
 
         Raises:
@@ -66,6 +66,7 @@ class Cells:
             raise ConfigError(f"{where}: task or model is empty")
         if (task, model) in self._cells:
             raise ConfigError(f"{where}: task {task!r} and model {model!r} are given twice")
+        dimension = dimension or "all"  # learners learn per group: with none they would learn nothing
         known = self._tasks.setdefault(task, _Task(dimension, prompt))
         if known.dimension != dimension:
             raise ConfigError(f"{where}: dimension: seen {dimension!r}, before {known.dimension!r} for {task!r}")

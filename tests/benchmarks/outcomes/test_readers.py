@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from steproute.benchmarks.coderouterbench import ReplaySettings, replay
 from steproute.benchmarks.outcomes import cli
 from steproute.benchmarks.outcomes.cells import usd_per_call
 from steproute.benchmarks.outcomes.readers import read_plain, read_routellm, read_routerarena, read_swebench
@@ -38,6 +39,7 @@ def test_a_row_per_task(tmp_path: Path) -> None:
     table = read_plain(file, {"small": 0.01})
     assert table.models == ["small", "large"]
     assert table.prompts == {"t1": "Add.", "t2": "Sort."}
+    assert table.dimensions == ["all", "all"]
     np.testing.assert_array_equal(table.usd, [[0.01, 0.5], [0.01, 0.25]])
 
 
@@ -116,6 +118,14 @@ def test_bad_tables_are_named(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_plain(tmp_path / "t.csv", {"x": 1.0} if "usd" in message else None)
+
+
+def test_a_policy_learns_from_a_table_without_kinds(tmp_path: Path) -> None:
+    rows = "".join(f"t{i},{i % 2},1\n" for i in range(60))
+    (tmp_path / "t.csv").write_text("task_id,small,large\n" + rows)
+    table = read_plain(tmp_path / "t.csv", {"small": 0.001, "large": 0.002})
+    (got,) = replay(table, "pacer", [0], ReplaySettings(usd_weight=2.0))
+    assert got.avg_perf > 90  # always small: 50
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
