@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 from opentelemetry.sdk.trace import TracerProvider
 from prometheus_client import CollectorRegistry
@@ -34,7 +35,7 @@ def milliseconds(telemetry: Telemetry | None) -> float:
 
 def main() -> None:
     """Print the table; the cases take turns, and each shows its best round."""
-    cases = {
+    cases: dict[str, Callable[[], Telemetry | None]] = {
         "off": lambda: None,
         "spans, no SDK": lambda: Telemetry(metrics=False),
         "spans, SDK without exporter": lambda: Telemetry(metrics=False, tracer_provider=TracerProvider()),

@@ -34,6 +34,7 @@ def check_database(given: Store | str | Path | None, now: float, timeout_s: floa
         now: Unix time in seconds.
         timeout_s: how long to wait for a server.
     """
+    began = time.monotonic()
     found = list(_clock(now))
     if given is None:
         return [*found, Finding("skipped", "database.none", "store", "no store: nothing outlasts the process")]
@@ -60,7 +61,7 @@ def check_database(given: Store | str | Path | None, now: float, timeout_s: floa
         options = {"connect_timeout": max(int(timeout_s), 2)}
     try:
         engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, connect_args=options)
-        return [*found, *_inside(engine, label, now)]
+        return [*found, *_inside(engine, label, now, began)]
     except ModuleNotFoundError:
         said = "a store on PostgreSQL needs psycopg: pip install 'steproute[postgres]'"
         return [*found, Finding("error", "database.driver", label, said)]
@@ -84,7 +85,7 @@ def _file(path: Path, label: str) -> Finding | None:
     return None
 
 
-def _inside(engine: Engine, label: str, now: float) -> Iterator[Finding]:
+def _inside(engine: Engine, label: str, now: float, began: float) -> Iterator[Finding]:
     from sqlalchemy import inspect, text
 
     from steproute.store.migrate import current_revision, known_revisions
@@ -92,9 +93,10 @@ def _inside(engine: Engine, label: str, now: float) -> Iterator[Finding]:
 
     if engine.dialect.name == "postgresql":
         with engine.connect() as connection:
-            began = time.monotonic()
+            asked = time.monotonic()
             theirs = float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
-            off = theirs - now - (time.monotonic() - began) / 2
+            midway = (asked + time.monotonic()) / 2  # connecting may have taken seconds since `now`
+            off = theirs - (now + midway - began)
         if abs(off) > SKEW_S:
             said = f"the database's clock is {abs(off):.1f} s {'ahead' if off > 0 else 'behind'}; leases go by it"
             yield Finding("warning", "clock.skew", label, said)

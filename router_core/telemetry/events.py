@@ -20,7 +20,8 @@ from steproute.redact import redact
 from steproute.taskstate import Made
 from steproute.telemetry.words import error_kind, kind_of, prose, regret_estimate, word
 
-logger = logging.getLogger("steproute.events")
+NAME = "steproute.events"
+"""The logger."""
 FIELDS = "steproute"
 """Attribute of a log record that holds the fields of an event."""
 
@@ -58,6 +59,7 @@ class Events:
         """
         self._prompts = prompts
         self._handler: logging.Handler | None = None
+        self._logger = logging.getLogger(NAME)
         if where is True:
             return
         try:
@@ -69,9 +71,9 @@ class Events:
         except OSError as error:
             raise ConfigError(f"telemetry: logs: {where} cannot be written ({error.strerror})") from None
         self._handler.setFormatter(JsonLines())
-        logger.addHandler(self._handler)
-        if logger.getEffectiveLevel() > logging.INFO:
-            logger.setLevel(logging.INFO)
+        # of its own and below no other: what is for a file is not for the host's handlers, nor for another router's file
+        self._logger = logging.Logger(NAME, logging.INFO)
+        self._logger.addHandler(self._handler)
 
     def decided(self, made: Made, pinned: bool, began_ns: int, seconds: float) -> None:
         """One line per decision."""
@@ -92,7 +94,7 @@ class Events:
         }
         if self._prompts and made.context.text:
             fields["prompt"] = prose(made.context.text)
-        _say("decision", f"{fields['model']} for {fields['task']} {fields['step']}", fields)
+        self._say("decision", f"{fields['model']} for {fields['task']} {fields['step']}", fields)
 
     def observed(
         self,
@@ -124,7 +126,7 @@ class Events:
         if self._prompts and outcome.error is not None:
             fields["error_text"] = prose(outcome.error)
         said = "answered" if outcome.error is None else "failed"
-        _say("outcome", f"{fields['model']} {said} {fields['task']} {fields['step']}", fields)
+        self._say("outcome", f"{fields['model']} {said} {fields['task']} {fields['step']}", fields)
 
     def ended(
         self, task: str, reward: float | None, idle: bool, spent: Mapping[str, float], accounts: Accounts
@@ -137,7 +139,7 @@ class Events:
             "spent": {word(name): amount for name, amount in spent.items()},
             "queues": {word(name): value for name, value in accounts.queues.items()},
         }
-        _say("task", f"{fields['task']} ended", fields)
+        self._say("task", f"{fields['task']} ended", fields)
 
     def refused(self, task: str, role: str, error: BudgetExceeded | NoEligibleModel) -> None:
         """One line per step that no model could be chosen for."""
@@ -151,22 +153,21 @@ class Events:
             }
         else:
             fields["left_out"] = [word(name) for name in error.reasons]
-        _say("refusal", f"no model for {fields['task']}", fields)
+        self._say("refusal", f"no model for {fields['task']}", fields)
 
     def failed(self, where: str, error: Exception) -> None:
         """One line per fault of the router itself; its text may quote the user and stays out."""
-        _say("error", f"{where} failed inside", {"where": where, "error": type(error).__name__}, logging.ERROR)
+        self._say("error", f"{where} failed inside", {"where": where, "error": type(error).__name__}, logging.ERROR)
+
+    def _say(self, event: str, message: str, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
+        self._logger.log(level, "%s: %s", event, message, extra={FIELDS: {"event": event, **fields}})
 
     def close(self) -> None:
         """Let go of the file."""
         if self._handler is not None:
-            logger.removeHandler(self._handler)
+            self._logger.removeHandler(self._handler)
             self._handler.close()
             self._handler = None
-
-
-def _say(event: str, message: str, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
-    logger.log(level, "%s: %s", event, message, extra={FIELDS: {"event": event, **fields}})
 
 
 def _step(decision: Decision) -> dict[str, Any]:

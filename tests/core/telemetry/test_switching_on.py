@@ -48,6 +48,21 @@ def test_in_yaml(tmp_path):
     assert logging.getLogger("steproute.events").handlers == []
 
 
+def test_a_file_gets_the_lines_of_its_router_alone_and_the_hosts_handlers_none(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    routers = [
+        Router(POOL, telemetry=Telemetry(spans=False, metrics=False, logs=tmp_path / f"{name}.jsonl")) for name in "ab"
+    ]
+    play(routers[0], "of a")
+    play(routers[1], "of b")
+    for router in routers:
+        router.close()
+    for name in "ab":
+        lines = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        assert [line["task"] for line in lines] == [f"of {name}"] * 3
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize(
     ("given", "error"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
@@ -38,3 +41,16 @@ async def test_a_decision_is_below_the_requests_span():
     assert span.parent.span_id == request.get_span_context().span_id
     assert span.attributes["gen_ai.conversation.id"] == "t1"
     assert span.attributes["gen_ai.agent.name"] == "coder"
+
+
+def test_a_proxy_is_told_by_its_yaml(tmp_path, monkeypatch):
+    config = tmp_path / "steproute.yaml"
+    config.write_text(
+        "models: [{name: a, price: free}]\ntelemetry: {spans: false, metrics: false, logs: events.jsonl}\n"
+    )
+    monkeypatch.setenv("STEPROUTE_CONFIG", str(config))
+    routing = importlib.import_module("steproute.plugins.litellm.shared").from_environment()
+    routing.router.decide("t1", "coder")
+    routing.router.close()
+    (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert json.loads(line)["task"] == "t1"
