@@ -145,7 +145,10 @@ class Accounts:
             for name, limit in self.hard.items() if line else ():
                 room = min(limit - account.spent.get(name, 0) - account.reserved.get(name, 0) for account in line)
                 for i, amounts in enumerate(worst):
-                    if found[i] is None and not _fits(amounts.get(name), room):
+                    amount = amounts.get(name)
+                    if amount is not None and amount * NANO < room - 1:  # the usual case, without the exact conversion
+                        continue
+                    if found[i] is None and not _fits_nano(None if amount is None else _nano(amount), room):
                         found[i] = self._refusal(task, line, self._held(amounts, amounts))
             return found
 
@@ -263,12 +266,6 @@ class Accounts:
 
 def _nano(amount: float) -> int:
     return math.ceil(round(amount * NANO, 3))  # rounded first: .1 + .2 is no hair above .3
-
-
-def _fits(amount: float | None, room: int) -> bool:
-    if amount is not None and amount * NANO < room - 1:  # the usual case, without the exact conversion
-        return True
-    return _fits_nano(None if amount is None else _nano(amount), room)
 
 
 def _fits_nano(amount: int | None, room: int) -> bool:

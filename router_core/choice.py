@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,9 @@ from steproute.errors import BudgetExceeded, NoEligibleModel, unknown_name
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.health import Health
+from steproute.ids import new_id
 from steproute.ledger import Ledger
-from steproute.models import Model, ModelPool
+from steproute.models import Model, ModelPool, Price
 from steproute.policies import BudgetState, Candidate, Policy, Scores, StepContext
 from steproute.predict import GainEstimator
 from steproute.progress import Progress
@@ -63,8 +63,8 @@ class Chooser:
             extra = {**(self._facts(state.ledger) if self._facts else {}), **request.extra}
             context = self._context(state, request, candidates, progress, extra)
             means, spreads = self._estimator.predict(context)
-            for candidate, mean, spread in zip(candidates, means, spreads, strict=True):
-                candidate.gain, candidate.gain_sd = float(mean), float(spread)
+            for candidate, mean, spread in zip(candidates, _floats(means), _floats(spreads), strict=True):
+                candidate.gain, candidate.gain_sd = mean, spread
             if request.pin is not None:
                 scores = Scores(np.zeros(1), reason="pinned by the host")
             else:
@@ -155,8 +155,11 @@ class Chooser:
     def _absent(self, model: Model) -> str:
         """Why a model is not to be used for now; empty when it may be."""
         returned = self._health.returned(model.name)
-        tried = returned is not None and self._fleet.is_tried(model.name, returned)
-        return self._health.rests(model.name, tried) or self._fleet.blocked(model)
+        if returned is not None:
+            resting = self._health.rests(model.name, self._fleet.is_tried(model.name, returned))
+            if resting:
+                return resting
+        return self._fleet.blocked(model)
 
     def _within_limits(
         self,
@@ -167,22 +170,14 @@ class Chooser:
         causes: dict[str, str],
         lost: Mapping[str, BudgetExceeded],
     ) -> list[Candidate]:
+        cached = self._cached(state, request, fit)
+        prompt, most, timeout = request.prompt_tokens, request.max_tokens, request.timeout_s
+        predict = self._forecast.predict
         candidates = [
-            Candidate(
-                model,
-                *self._forecast.predict(
-                    model,
-                    request.role,
-                    request.prompt_tokens,
-                    request.max_tokens,
-                    assumed,
-                    request.timeout_s,
-                    self._cached(state, request, model),
-                ),
-            )
+            Candidate(model, *predict(model, request.role, prompt, most, assumed, timeout, cached.get(model.name, 0)))
             for model in fit
         ]
-        self._complete(state, request, candidates)
+        self._complete(state, request, candidates, cached)
         found = self._accounts.refusals(state.ledger.task.id, [candidate.worst for candidate in candidates])
         refused = {
             c.name: refusal for c, item in zip(candidates, found, strict=True) if (refusal := item or lost.get(c.name))
@@ -194,26 +189,30 @@ class Chooser:
         causes.update({name: str(refusal).partition(": ")[2] for name, refusal in refused.items()})
         return [candidate for candidate in candidates if candidate.name not in refused]
 
-    def _cached(self, state: TaskState, request: StepRequest, model: Model) -> int:
-        """Prompt tokens a model is expected to have in its cache: as the host says, else by what it has served."""
+    def _cached(self, state: TaskState, request: StepRequest, models: Sequence[Model]) -> Mapping[str, int]:
+        """Prompt tokens each model is expected to have in its cache: as the host says, else by what it has served."""
         if request.cached_tokens:
-            return request.cached_tokens.get(model.name, 0)
-        return self._forecast.caches.expected(state.ledger.task.id, request.role, model, request.prompt_tokens)
+            return request.cached_tokens
+        task, role, tokens = state.ledger.task.id, request.role, request.prompt_tokens
+        expected = self._forecast.caches.expected
+        return {model.name: expected(task, role, model, tokens) for model in models if _caches(model)}
 
-    def _credit(self, state: TaskState, request: StepRequest, candidate: Candidate) -> None:
+    def _credit(self, state: TaskState, request: StepRequest, candidate: Candidate, cached: int) -> None:
         model, tokens = candidate.model, request.prompt_tokens
-        cached = min(self._cached(state, request, model), tokens)
+        cached = min(cached, tokens)
         saved = self._forecast.caches.saves(state.ledger.task.id, request.role, model, tokens, cached)
         if saved:
             candidate.saves["usd"] = saved
 
-    def _complete(self, state: TaskState, request: StepRequest, candidates: Sequence[Candidate]) -> None:
+    def _complete(
+        self, state: TaskState, request: StepRequest, candidates: Sequence[Candidate], cached: Mapping[str, int]
+    ) -> None:
         """Add what hangs on the servers, and what follows from seconds and joules."""
         bounded = request.timeout_s is not None and request.timeout_s > 0
         for candidate in candidates:
             model, cost, worst = candidate.model, candidate.cost, candidate.worst
-            if model.price != "unknown" and model.price.caches:
-                self._credit(state, request, candidate)
+            if _caches(model):
+                self._credit(state, request, candidate, cached.get(model.name, 0))
             self._fleet.add(model, cost, worst, bounded)
             available = self._health.availability(model.name)
             if available < 1.0 and "seconds" in cost:  # so many calls on average until one is answered
@@ -270,7 +269,7 @@ class Chooser:
         ]
         entries += [CandidateScore(name, None, cause=cause) for name, cause in causes.items()]
         return Decision(
-            id=uuid.uuid4().hex,
+            id=new_id(),
             task=context.task.id,
             step=request.key,
             attempt=request.attempt,
@@ -289,13 +288,18 @@ class Chooser:
         )
 
 
+def _caches(model: Model) -> bool:
+    price = model.price
+    return isinstance(price, Price) and price.caches  # `!= "unknown"` is ten times as slow on a pydantic model
+
+
 def checked(scores: Scores, n: int) -> tuple[list[float], list[float]]:
     """A policy's values and probabilities as plain lists.
 
     Raises:
         ValueError: not one finite value per candidate, or propensities that are no probabilities.
     """
-    values = [float(value) for value in scores.values]
+    values = _floats(scores.values)
     if len(values) != n or not all(map(math.isfinite, values)):
         raise ValueError(f"a policy must give {n} finite scores; seen {values}")
     if scores.stop is not None and math.isnan(scores.stop):
@@ -303,11 +307,16 @@ def checked(scores: Scores, n: int) -> tuple[list[float], list[float]]:
     if scores.propensities is None:
         best = values.index(max(values))
         return values, [float(i == best) for i in range(n)]
-    weights = [float(weight) for weight in scores.propensities]
+    weights = _floats(scores.propensities)
     total = sum(weights)
     if len(weights) != n or not math.isfinite(total) or total <= 0 or min(weights) < 0:
         raise ValueError(f"a policy must give {n} propensities of 0 or more; seen {weights}")
     return values, [weight / total for weight in weights]
+
+
+def _floats(values: Any) -> list[float]:
+    found: list[float] = np.asarray(values, dtype=np.float64).tolist()
+    return found
 
 
 def draw(probabilities: Sequence[float], rng: np.random.Generator) -> int:

@@ -80,13 +80,6 @@ class Work:
             total += self.decode_context * completion * (prompt + completion / 2)
         return total
 
-    def pair(self, prompt: float, expected: float, most: float, cached: float) -> tuple[float, float]:
-        """What a call takes with the expected completion, and with the longest one and nothing read from a cache."""
-        if self.prefill_context or self.decode_context:
-            return self.amount(prompt, expected, cached), self.amount(prompt, most)
-        uncached = self.fixed + self.prefill * prompt
-        return uncached - self.prefill * cached + self.decode * expected, uncached + self.decode * most
-
     def times(self, factor: float) -> Work:
         """The same, scaled."""
         parts = (self.fixed, self.prefill, self.decode, self.prefill_context, self.decode_context)

@@ -154,18 +154,18 @@ class EvidenceModel:
         Raises:
             ValueError: the prior is out of range.
         """
-        start = self.base_rate(domain) if prior is None else prior
+        base = self.base_rate(domain)
+        start = base if prior is None else prior
         if not 0 <= start <= 1:
             raise ValueError(f"prior: seen {prior!r}; allowed: 0 to 1")
         checks = self._checks(evidence)
         if not checks or start in (0.0, 1.0):
             return start
-        weighed = self._weigh(domain, checks, self.base_rate(domain))
-        calibrated = self._map(domain, weighed)
+        calibrated = self._map(domain, self._weigh(domain, checks, base))
         if prior is None:
             return calibrated
         # The map was learnt at the domain's base rate: only the evidence's own odds are carried over.
-        return expit(logit(calibrated) - logit(self.base_rate(domain)) + logit(start))
+        return expit(logit(calibrated) - logit(base) + logit(start))
 
     def reliability(self, evidence: Sequence[Evidence], domain: str = "") -> float:
         """ρ in (0, 1]: what one such observation is worth next to seeing the truth.

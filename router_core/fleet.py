@@ -191,7 +191,7 @@ class Fleet:
     def blocked(self, model: Model) -> str:
         """Why there is no memory for a model now; empty when there is, or when nobody said how much there is."""
         needed = model.serving.vram_gb
-        room = self._room_of(model.serving.server)
+        room = None if needed is None else self._room_of(model.serving.server)
         if needed is None or room is None:
             return ""
         if needed > room:

@@ -40,43 +40,45 @@ class _Rates:
     """A model's price and profile, looked up once."""
 
     model: Model
-    usd: Work | None
-    """Per uncached prompt token and completion token; a provider with a price for it writes them to its cache."""
-    cached_usd: float
-    """Per prompt token read from the cache."""
-    seconds: Work | None
-    energy: Work | None
+    lines: list[tuple[str, float, float, float, float]]
+    """Resource, fixed part, and what is added per prompt token, prompt token read from a cache, and completion token."""
+    curves: list[tuple[str, Work]]
+    """Resources of which a token takes the more, the more there are before it."""
     own: dict[str, float]
 
     @classmethod
     def of(cls, model: Model) -> _Rates:
         price, profile = model.price, model.profile
-        usd, cached = None, 0.0
-        if price != "unknown":
-            usd, cached = Work(0.0, price.usd(1, 0, 0, 1), price.usd(0, 1)), price.usd(1, 0, 1)
+        lines, curves = [], []
+        if price != "unknown":  # a provider with a price for it writes to its cache whatever it does not read from it
+            lines.append(("usd", 0.0, price.usd(1, 0, 0, 1), price.usd(1, 0, 1), price.usd(0, 1)))
         energy = profile.energy
         stated = profile.prefill_j_per_token is not None or profile.decode_j_per_token is not None
-        known = (
-            profile.time if profile.time != Work() else None,
-            energy if stated or energy != Work() else None,
-        )
-        return cls(model, usd, cached, *known, profile.amounts)
+        works = {
+            "seconds": profile.time if profile.time != Work() else None,
+            "energy_j": energy if stated or energy != Work() else None,
+        }
+        for name, work in works.items():
+            if work is not None and (work.prefill_context or work.decode_context):
+                curves.append((name, work))
+            elif work is not None:
+                lines.append((name, work.fixed, work.prefill, 0.0, work.decode))
+        return cls(model, lines, curves, profile.amounts)
 
     def amounts(
         self, prompt: float, expected: float, most: float, cached: float, unknown_price: float | None
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Amounts with the expected completion and with the longest; the worst case finds nothing in a cache."""
         cost, worst = {"tokens": prompt + expected}, {"tokens": prompt + most}
-        if self.usd is not None:
-            usd, worst["usd"] = self.usd.pair(prompt, expected, most, cached)
-            cost["usd"] = usd + cached * self.cached_usd
-        elif unknown_price is not None:
+        for name, fixed, read, reread, written in self.lines:
+            whole = fixed + read * prompt
+            cost[name] = whole - (read - reread) * cached + written * expected
+            worst[name] = whole + written * most
+        for name, work in self.curves:
+            cost[name], worst[name] = work.amount(prompt, expected, cached), work.amount(prompt, most)
+        if unknown_price is not None and "usd" not in cost:
             rate = unknown_price / 1e6
             cost["usd"], worst["usd"] = (prompt + expected) * rate, (prompt + most) * rate
-        if self.seconds is not None:
-            cost["seconds"], worst["seconds"] = self.seconds.pair(prompt, expected, most, cached)
-        if self.energy is not None:
-            cost["energy_j"], worst["energy_j"] = self.energy.pair(prompt, expected, most, cached)
         if self.own:
             cost.update(self.own)
             worst.update(self.own)

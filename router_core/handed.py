@@ -18,6 +18,7 @@ from steproute.models import Needs
 _FLAGS = tuple(item.name for item in fields(Needs) if item.name != "context_tokens")
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _AMOUNTS = ("usd", "seconds", "energy_j")
+_NOTHING = Needs()
 _MOST = 10**15
 """More tokens than any text has."""
 
@@ -59,7 +60,7 @@ def number(faults: Faults, field: str, seen: Any, most: float = math.inf) -> flo
 def needs_of(faults: Faults, seen: Any) -> Needs:
     """Capabilities: a `Needs`, the names of some (`["tools"]`), or a mapping of its fields; what is unknown is left out."""
     if seen is None:
-        return Needs()
+        return _NOTHING
     if isinstance(seen, Needs):
         if type(seen.context_tokens) is int:
             return seen

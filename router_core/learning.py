@@ -158,12 +158,14 @@ class Learner:
     def _feed(self, item: OpenStep, after: Progress) -> None:
         evidence = item.step.outcome.evidence
         gain = after.g - item.before
-        trust = reliability(evidence)
+        trust: float | None = None
         with self._faults.kept("reliability"):
             given = self._trust(evidence, item.context.task.domain)
             if not 0 < given <= 1:
                 raise ValueError(f"reliability: seen {given!r}; allowed: above 0, at most 1")
             trust = given
+        if trust is None:
+            trust = reliability(evidence)
         feedback = Feedback(item.context, item.index, gain, after, trust, item.spent, evidence)
         if self.log is not None:
             self.log.learnt(item, feedback)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from steproute.errors import LedgerError, unknown_name
+from steproute.ids import new_id
 
 SCHEMA_VERSION = 1
 Amount = Annotated[float, Field(ge=0)]
@@ -39,7 +39,7 @@ class _Record(BaseModel, metaclass=_Told):
 class Task(_Record):
     """One unit of work with one goal."""
 
-    id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    id: str = Field(default_factory=new_id)
     """Unique name; budgets, posterior and idempotence hang on it."""
     goal: str = ""
     """What the user asked for. Never logged unless prompts are asked for."""
@@ -86,7 +86,7 @@ class ToolCall(_Record):
 class Outcome(_Record):
     """What a call cost and returned."""
 
-    call_id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+    call_id: str = Field(default_factory=new_id)
     """A call is billed once per `call_id`."""
     model: str = ""
     """Model that answered, as named in the pool; empty = the one decided."""

@@ -95,7 +95,8 @@ class TaskPosterior:
 
     def shifts(self, models: Sequence[str]) -> tuple[list[float], list[float]]:
         """`shift` of several models: their means and their variances."""
-        pairs = [self.shift(model) for model in models]
+        unseen = (self._mean, self.config.model_sd**2 + self._variance)
+        pairs = [self.shift(model) if model in self._sums else unseen for model in models]
         return [mean for mean, _ in pairs], [variance for _, variance in pairs]
 
     @property

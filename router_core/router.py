@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
@@ -23,6 +22,7 @@ from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
 from steproute.handed import counts_of, evidence_of, mend, names_of, needs_of, number, reward_of, task_of, whole
 from steproute.health import Health
+from steproute.ids import new_id
 from steproute.learning import Learner, Reliability
 from steproute.ledger import Evidence, Ledger, Outcome, Task
 from steproute.metering import Meter, make_meter
@@ -265,7 +265,7 @@ class Router:
                 cost, worst = self.forecast.predict(chosen, role, prompt_tokens, max_tokens, self.pool.dearest_usd)
                 reservation = self.accounts.reserve(task, cost, worst)
             return Decision(
-                id=uuid.uuid4().hex,
+                id=new_id(),
                 task=task,
                 step="",
                 attempt=1,

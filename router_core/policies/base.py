@@ -86,18 +86,22 @@ class StepContext:
         return np.array([candidate.gain for candidate in self.candidates], dtype=np.float64)
 
     def costs(self, resource: str) -> Floats:
+        """`held_against` as an array, shape (n,)."""
+        return np.array(self.held_against(resource), dtype=np.float64)
+
+    def held_against(self, resource: str) -> list[float]:
         """What to hold against each candidate: its expected cost of one resource less what it saves later calls.
 
-        Shape (n,); where unknown the dearest candidate's, 0 if all are unknown.
+        Where unknown the dearest candidate's, 0 if all are unknown.
         """
-        known = [candidate.cost.get(resource) for candidate in self.candidates]
-        if any(candidate.saves for candidate in self.candidates):
-            known = [
-                cost if cost is None else cost - candidate.saves.get(resource, 0.0)
-                for cost, candidate in zip(known, self.candidates, strict=True)
-            ]
-        dearest = max((cost for cost in known if cost is not None), default=0.0)
-        return np.array([dearest if cost is None else cost for cost in known], dtype=np.float64)
+        known = []
+        for candidate in self.candidates:
+            cost = candidate.cost.get(resource)
+            if candidate.saves and cost is not None:
+                cost -= candidate.saves.get(resource, 0.0)
+            known.append(cost)
+        dearest = max((cost for cost in known if cost is not None), default=0.0) if None in known else 0.0
+        return [dearest if cost is None else cost for cost in known]
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from steproute.budget import MAX_EXPONENT
 from steproute.credit import credited, make_credit
 from steproute.errors import ConfigError
 from steproute.evidence import EvidenceConfig, EvidenceModel
@@ -30,6 +29,7 @@ from steproute.ledger import Evidence, Ledger
 from steproute.models import Model
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
 from steproute.policies.index import gittins_bonuses
+from steproute.policies.price import owed, price
 from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
 from steproute.posterior import PosteriorConfig, TaskPosterior
 from steproute.predict.capability import CapabilityConfig, CapabilityModel, Estimate
@@ -121,8 +121,9 @@ class Pacer:
     def _estimate(self, context: StepContext) -> Estimate:
         names = context.names
         for candidate in context.candidates:
-            if self._versions.get(candidate.name) != candidate.model.version:
-                self._welcome(candidate.model)
+            model = candidate.model
+            if self._versions.get(model.name) != model.version:
+                self._welcome(model)
         found = self.capability.estimate(context.group, names)
         context.memo[MEMO] = found
         posterior = self._tasks.get(context.task.id)
@@ -159,18 +160,19 @@ class Pacer:
             gains, variance, noise = remaining * found.mean, found.variance, found.noise
             if self.config.verify and self.verified.applies(context.group[0] if context.group else ""):
                 return self._score_verified(context, found, prices)
-        bonus = np.sqrt(variance) * gittins_bonuses(variance / noise * self.config.horizon) * remaining
-        if not self.config.horizon:
+        worth = self.config.V * remaining
+        if self.config.horizon:  # a queue that grows is paid off with what is known, not with curiosity
+            bonus = np.sqrt(variance) * gittins_bonuses(variance * (self.config.horizon / noise)) * (worth * remaining)
+        else:
             bonus = np.zeros_like(gains)
         held = incumbent(context)
         if held is not None:  # curiosity alone is no reason to change horses in midstream
             bonus = np.minimum(bonus, bonus[held])
-        worth = self.config.V * remaining + owed(context)
-        bonus = bonus * self.config.V * remaining  # a queue that grows is paid off with what is known
-        values = worth * gains + bonus - prices + TIE * context.rng.random(len(gains))
+        gains = (worth + owed(context)) * gains
+        values = gains + bonus - prices + TIE * context.rng.random(len(gains))
         terms = [
             {"V(1-g)y": gain, "exploration": more, "-price": -cost}
-            for gain, more, cost in zip((worth * gains).tolist(), bonus.tolist(), prices.tolist(), strict=True)
+            for gain, more, cost in zip(gains.tolist(), bonus.tolist(), prices.tolist(), strict=True)
         ]
         stop = None
         if context.step:
@@ -343,7 +345,8 @@ def incumbent(context: StepContext) -> int | None:
     """Index of the candidate that served this role last in the task; None = none of them did."""
     for step in reversed(context.ledger.steps):
         if step.role == context.role:
-            return context.names.index(step.model) if step.model in context.names else None
+            names = context.names
+            return names.index(step.model) if step.model in names else None
     return None
 
 
@@ -353,38 +356,6 @@ def nothing_wrong(context: StepContext) -> bool:
         return True
     evidence = context.ledger.steps[-1].outcome.evidence if context.ledger.steps else []
     return bool(evidence) and all(item.score >= 1 for item in evidence if item.count)
-
-
-def price(context: StepContext) -> Floats:
-    """Σ_k w_k·c_k of every candidate over the resources that are valued, limited or targeted; shape (n,) (DESIGN §8)."""
-    budget = context.budget
-    total = [0.0] * len(context.candidates)
-    for name, limit in budget.limits.items():
-        costs = context.held_against(name)
-        weight, most = limit.value, limit.limit
-        if limit.target is not None:
-            weight += budget.queues.get(name, 0.0) / limit.unit**2
-        if most is not None:
-            used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
-            exp, last = math.exp, MAX_EXPONENT
-            total = [t + (weight + exp(min((c + used) / most, last)) / most) * c for t, c in zip(total, costs)]
-        elif weight:
-            total = [t + weight * c for t, c in zip(total, costs)]
-    return np.array(total)
-
-
-def owed(context: StepContext) -> float:
-    """What finishing a task is worth to the queues, in units of progress: Σ_k Q_k·T_k/scale².
-
-    A task takes about its targets in all, so progress saves that much of what would be spent on it later. Without this term a
-    long-run target would only compare single calls, and a weak model, cheap per call, be chosen the more the dearer calls get.
-    """
-    budget = context.budget
-    return sum(
-        budget.queues.get(name, 0.0) * limit.target / limit.unit**2
-        for name, limit in budget.limits.items()
-        if limit.target is not None
-    )
 
 
 def _read_prior(file: Path | None) -> dict[str, dict[str, float]]:

@@ -311,15 +311,17 @@ class CapabilityModel:
                 variance = np.where(stated, self._spread(noise) * config.strength / node.prior[1], variance)
             known = node.own / noise + node.heard
             precision, product = known[0], known[1]  # `dot`, not `sum`: it is three times as fast on so few models
-            trust = 1.0 / (1.0 + variance * precision)
+            inherited = 1.0 / variance
+            total = inherited + precision
+            trust = inherited / total
             off = float(product.dot(trust)) - float(mean.dot(precision * trust))
             node.level = off / (float(precision.dot(trust)) + level_precision)
             child = self._nodes.get(group[: depth + 1]) if depth < len(group) else None
             if child is not None:
                 known -= child.said
-                trust = 1.0 / (1.0 + variance * precision)
-            mean = (mean + node.level + variance * product) * trust
-            variance = variance * trust
+                total = inherited + precision
+            mean = (inherited * (mean + node.level) + product) / total
+            variance = 1.0 / total
             node = child
         return mean, np.asarray(variance), noise
 
@@ -335,13 +337,12 @@ class CapabilityModel:
             said = node.own / noise + node.heard
             precision = said[0]
             said[1] -= node.level * precision
-            trust = 1.0 / (1.0 + self._spread(noise) * precision)
+            shrinkage = 1.0 / self._spread(noise)
+            trust = shrinkage / (shrinkage + precision)
             if node.prior is not None:
                 trust = np.where(np.isnan(node.prior[0]), trust, 0.0)
             said *= trust
-            heard = parent.heard
-            heard += said - node.said
-            np.maximum(heard[0], 0.0, heard[0])
+            parent.heard += said - node.said
             node.said = said
 
     # --- state -----------------------------------------------------------------------------------------------

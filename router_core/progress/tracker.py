@@ -74,7 +74,8 @@ class ProgressTracker:
                 read = self._read(ledger, steps[self._settled])
             self._newest = None
             self._settle(read)
-        self._newest = self._read(ledger, steps[-1])
+        if self._newest is None or not _as_read(ledger, steps[-1], self._newest):
+            self._newest = self._read(ledger, steps[-1])
         return self._newest.progress
 
     def rewind(self, index: int) -> None:
@@ -119,6 +120,11 @@ class ProgressTracker:
         return min(max(signals.level - before, -1.0), 1.0)
 
 
+def _as_read(ledger: Ledger, step: Step, read: _Read) -> bool:
+    """Whether nothing that a view may look at can have changed since the step was read."""
+    return not (ledger.subtasks or ledger.notes or step.tool_calls) and read.mark == _mark(step)
+
+
 def _mark(step: Step) -> tuple[object, ...]:
     """What tells one content of a step from another."""
     outcome = step.outcome
@@ -128,5 +134,5 @@ def _mark(step: Step) -> tuple[object, ...]:
         step.output,
         outcome.error,
         len(step.tool_calls),
-        *((item.source, item.score, item.count) for item in outcome.evidence),
+        *[(item.source, item.score, item.count) for item in outcome.evidence],
     )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steproute import Model, Outcome, Price, Profile
 from steproute.forecast import KEPT, CostForecast, complete_energy, price_outcome
@@ -28,6 +30,15 @@ def test_expected_and_worst_case_by_hand():
     assert worst == pytest.approx(
         {"tokens": 1400, "usd": 0.006, "seconds": 0.5 + 2 + 8, "energy_j": 10 + 80, "slots": 1}
     )
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.sampled_from([0.0, 1e-6]))
+def test_the_forecast_of_time_is_the_profile_s(prompt, cached, context_s):
+    profile = FULL.profile.model_copy(update={"prefill_context_s": context_s, "decode_context_s": context_s})
+    model = FULL.model_copy(update={"profile": profile})
+    cost, worst = CostForecast(completion_tokens=100).predict(model, "coder", prompt, 400, cached_tokens=cached)
+    assert cost["seconds"] == pytest.approx(profile.seconds(prompt, 100, min(cached, prompt)))
+    assert worst["seconds"] == pytest.approx(profile.seconds(prompt, 400))
 
 
 @pytest.mark.parametrize(("asked", "most"), [(None, 1000), (0, 1000), (-1, 1000), (-2, 1000), (400, 400), (9999, 1000)])

@@ -127,11 +127,3 @@ def test_work_by_hand():
     assert work.amount(10, 4) == pytest.approx(1 + 1 + 2 + 0.01 * 10 * 5 + 0.02 * 4 * 12)
     assert work.amount(10, 4, 6) == pytest.approx(1 + 0.4 + 2 + 0.01 * 4 * 8 + 0.02 * 4 * 12)
     assert work.times(2).amount(10, 4) == pytest.approx(2 * work.amount(10, 4))
-
-
-@given(st.lists(st.floats(0, 1), min_size=5, max_size=5), st.integers(0, 500), st.integers(0, 99), st.integers(0, 500))
-def test_a_pair_is_two_amounts(parts, prompt, expected, cached):
-    cached = min(cached, prompt)
-    for work in (Work(*parts), Work(*parts[:3])):
-        pair = work.pair(prompt, expected, 100, cached)
-        assert pair == pytest.approx((work.amount(prompt, expected, cached), work.amount(prompt, 100)), abs=1e-9)

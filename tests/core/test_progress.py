@@ -271,6 +271,9 @@ def test_a_step_costs_as_many_readings_in_a_long_ledger_as_in_a_short_one(length
     view.reads = 0
     ledger.steps.append(Step(output="new"))
     tracker.update(ledger)
+    tracker.update(ledger)  # nothing changed: not read again
+    assert view.reads == 1
+    ledger.steps[-1].outcome.evidence.append(Evidence(source="tests", score=1.0))
     tracker.update(ledger)
     assert view.reads == 2
     tracker.rewind(length - 5)
@@ -280,6 +283,19 @@ def test_a_step_costs_as_many_readings_in_a_long_ledger_as_in_a_short_one(length
         tracker.rewind(length - KEPT - 5)
         tracker.update(ledger)
         assert view.reads == 2 + 6 + length + 1
+
+
+def test_the_newest_step_is_read_again_where_a_view_may_see_something_new():
+    view, call = Counting(), ToolCall(name="search")
+    for ledger in (
+        Ledger(steps=[Step(output="a")], subtasks=[Subtask(id="1")]),
+        Ledger(steps=[Step(output="a")], notes={"expected": 1}),
+        Ledger(steps=[Step(output="a", tool_calls=[call])]),
+    ):
+        tracker, view.reads = ProgressTracker(view), 0
+        tracker.update(ledger)
+        tracker.update(ledger)
+        assert view.reads == 2
 
 
 def test_what_later_steps_solve_is_not_credited_to_earlier_ones():
