@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from steproute import Budget, Ledger, Limit, Model, Outcome, Price, Progress, Regime, Task
 from steproute.policies.base import BudgetState, Candidate, StepContext
-from steproute.policies.pacer import owed, price
+from steproute.policies.price import owed, price
 
 COSTS = {"usd": (0.004, 0.001), "energy_j": (900.0, 250.0), "seconds": (9.0, 2.0), "late": (0.4, 0.1)}
 LIMITS = {

@@ -13,7 +13,8 @@ from doubles import free, priced, router
 from steproute import Budget, ConfigError, Evidence, Ledger, Model, Outcome, Router, Task
 from steproute.budget import Limit
 from steproute.policies import BudgetState, Candidate, Feedback, StepContext, make_policy
-from steproute.policies.pacer import Pacer, price
+from steproute.policies.pacer import Pacer
+from steproute.policies.price import price
 from steproute.progress import Progress, Regime
 
 MODELS = [Model("a", price="free"), Model("b", price="free"), Model("c", price="free")]

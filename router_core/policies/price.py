@@ -1,0 +1,42 @@
+"""What PACER holds against a call, and what progress is worth to the long-run queues; the formulas are in `pacer`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from steproute.budget import MAX_EXPONENT
+from steproute.policies.base import Floats, StepContext
+
+
+def price(context: StepContext) -> Floats:
+    """Σ_k w_k·c_k of every candidate over the resources that are valued, limited or targeted; shape (n,) (DESIGN §8)."""
+    budget = context.budget
+    total = [0.0] * len(context.candidates)
+    for name, limit in budget.limits.items():
+        costs = context.held_against(name)
+        weight, most = limit.value, limit.limit
+        if limit.target is not None:
+            weight += budget.queues.get(name, 0.0) / limit.unit**2
+        if most is not None:
+            used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
+            weights = [weight + math.exp(min((cost + used) / most, MAX_EXPONENT)) / most for cost in costs]
+            total = [sofar + w * cost for sofar, w, cost in zip(total, weights, costs, strict=True)]
+        elif weight:
+            total = [sofar + weight * cost for sofar, cost in zip(total, costs, strict=True)]
+    return np.array(total)
+
+
+def owed(context: StepContext) -> float:
+    """What finishing a task is worth to the queues, in units of progress: Σ_k Q_k·T_k/scale².
+
+    A task takes about its targets in all, so progress saves that much of what would be spent on it later. Without this term a
+    long-run target would only compare single calls, and a weak model, cheap per call, be chosen the more the dearer calls get.
+    """
+    budget = context.budget
+    return sum(
+        budget.queues.get(name, 0.0) * limit.target / limit.unit**2
+        for name, limit in budget.limits.items()
+        if limit.target is not None
+    )
