@@ -71,7 +71,7 @@ class RouterSettings(Settings):
     """One mapping per model, see `Model`."""
     default: str | None = None
     """Model used when the router itself fails."""
-    budget: dict[str, Any] = Field(default_factory=dict)
+    budget: dict[str, Any] | None = None
     """See `Budget`."""
     profiles: Path | None = None
     """File that `steproute models profile` wrote, relative to this one; a model's own `profile` goes first."""
@@ -108,7 +108,7 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
                 _models(settings, Path() if isinstance(source, Mapping) else Path(source).parent),
                 default=settings.default,
             ),
-            "budget": Budget(**{str(key): value for key, value in settings.budget.items()}),
+            "budget": Budget(**{str(key): value for key, value in (settings.budget or {}).items()}),
             "weights": settings.progress.weights(),
             "views": settings.progress.views(),
         }
@@ -140,8 +140,8 @@ def _models(settings: RouterSettings, folder: Path) -> Iterator[Model]:
     profiles = {} if settings.profiles is None else read_profiles(folder / settings.profiles)
     for item in settings.models:
         given = {str(key): value for key, value in item.items()}
-        if given.get("name") in profiles:
-            given.setdefault("profile", profiles[given["name"]])
+        if isinstance(name := given.get("name"), str) and name in profiles:
+            given.setdefault("profile", profiles[name])
         yield Model(**given)
 
 
@@ -164,7 +164,9 @@ def _store(given: Any, where: str, folder: Path) -> Store:
     names = [field.name for field in fields(Store)]
     given = {"target": given} if isinstance(given, str) else given
     if not isinstance(given, Mapping) or not isinstance(given.get("target"), str) or not given["target"]:
-        raise ConfigError(f"{where}: store: seen {redact(repr(given))[:120]}; allowed: a path, a URL, or `target` and settings")
+        raise ConfigError(
+            f"{where}: store: seen {redact(repr(given))[:120]}; allowed: a path, a URL, or `target` and settings"
+        )
     for name in given:
         if name not in names:
             raise ConfigError(f"{where}: " + unknown_name("store", str(name), names))
@@ -192,8 +194,10 @@ def _telemetry(given: Any, where: str, folder: Path) -> Telemetry | None:
 def _read(path: Path) -> Any:
     import yaml
 
+    from steproute.handwritten import read_yaml
+
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return read_yaml(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:

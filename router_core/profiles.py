@@ -128,12 +128,14 @@ def read_profiles(path: Path) -> dict[str, Profile]:
     """
     import yaml
 
+    from steproute.handwritten import read_yaml
+
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, yaml.YAMLError):
-        raise ConfigError(f"{path}: is not YAML") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: is not YAML ({getattr(error, 'problem', None) or 'malformed'})") from None
     if not isinstance(data, dict) or not all(isinstance(item, dict) for item in data.values()):
         raise ConfigError(f"{path}: allowed: a mapping from models' names to profiles")
     try:

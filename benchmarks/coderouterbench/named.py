@@ -65,12 +65,16 @@ def _checked(label: str, spec: str | Mapping[str, Any], table: OutcomeTable) -> 
 def _read(file: Path) -> dict[str, Any]:
     import yaml
 
+    from steproute.handwritten import read_yaml
+
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data = read_yaml(file)
     except OSError as error:
         raise ConfigError(f"policy: {file}: cannot be read ({error.strerror})") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"policy: {file}: is no YAML or JSON ({type(error).__name__})") from None
+        raise ConfigError(
+            f"policy: {file}: is no YAML or JSON ({getattr(error, 'problem', None) or type(error).__name__})"
+        ) from None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise ConfigError(f"policy: {file}: needed: a mapping with `name` and the policy's settings")
     return {str(key): value for key, value in data.items()}

@@ -105,13 +105,15 @@ def read_approval(path: Path, now: float | None = None) -> Approval:
     """
     import yaml
 
+    from steproute.handwritten import read_yaml
+
     if not path.is_file():
         raise ApprovalError(
             f"{path}: missing: live paid calls are off until it names `models` and `usd`, the most they may spend "
             f"(set {VARIABLE} to use another file)"
         )
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ApprovalError(f"{path}: cannot be read ({type(error).__name__})") from None
     except (yaml.YAMLError, ValueError) as error:

@@ -58,6 +58,7 @@ class Served:
         ("- a", "seen a list; allowed: a mapping with `models` and `usd`"),
         ("models: [", "is not YAML ("),
         ("expires: 2026-13-45", "is not YAML ("),
+        ("models: [small]\nusd: 5\nusd: 500", "is not YAML ('usd' is given twice)"),
         ("usd: 5", "models: missing; it is required"),
         ("models: [small]", "usd: missing; it is required"),
         ("models: []\nusd: 5", "models: Dictionary should have at least 1 item"),

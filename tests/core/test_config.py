@@ -53,6 +53,14 @@ def test_everything_can_be_said_in_yaml(tmp_path):
     assert router.decide("t", "coder").model.name in ("small", "large")
 
 
+def test_what_another_mapping_brings_may_be_said_again(tmp_path):
+    path = tmp_path / "steproute.yaml"
+    path.write_text("models:\n- &a {name: a, price: free, size_b: 8}\n- {<<: *a, name: b, size_b: 70}\nbudget:\n")
+    router = Router.from_config(path)
+    assert [(model.name, model.size_b) for model in router.pool] == [("a", 8), ("b", 70)]
+    assert router.budget.usd is None
+
+
 def test_a_mapping_says_the_same_and_python_overrides_it():
     router = Router.from_config({**MINIMAL, "policy": "random", "explore": 0.1}, policy="fixed:small", seed=3)
     assert isinstance(router.policy, Fixed)
@@ -95,6 +103,7 @@ def test_routers_of_one_configuration_are_independent():
             {"budget": {"usd": {"limit": 1, "hrad": True}}},
             "config: Budget: usd.hrad: unknown name 'hrad'; did you mean 'hard'?",
         ),
+        ({"policy": {"V": 2}}, "config: policy: name: missing; it is required"),
         ({"policy": "progruter"}, "config: policy: unknown name 'progruter'; did you mean 'progrouter'?"),
         (
             {"policy": {"name": "progrouter", "epsilom": 1}},
@@ -161,5 +170,9 @@ def test_files_that_cannot_be_read(tmp_path):
     assert message(b"- a\n- b\n") == ": seen list; allowed: a mapping with the key `models`"
     assert message(b"") == ": seen NoneType; allowed: a mapping with the key `models`"
     assert message(b"7: x\nmodels: [{name: a, price: free}]\n").startswith(": 7: unknown name '7'")
+    twice = b"models: [{name: a, price: free}]\nbudget: {usd: 0.05}\nbudget: {seconds: 9}\n"
+    assert message(twice) == ": is not YAML ('budget' is given twice, line 3)"
+    inner = b"models:\n- name: a\n  price: free\n  price: {input: 1, output: 2}\n"
+    assert message(inner) == ": is not YAML ('price' is given twice, line 4)"
     with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
         Router.from_config(tmp_path)

@@ -118,6 +118,9 @@ def test_the_file(tmp_path):
     path.write_text("- 1")
     with pytest.raises(ConfigError, match="allowed: a mapping from models' names to profiles"):
         read_profiles(path)
+    path.write_text("small: {load_s: 3}\nsmall: {load_s: 4}")
+    with pytest.raises(ConfigError, match=r"profiles\.yaml: is not YAML \('small' is given twice\)"):
+        read_profiles(path)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_profiles(tmp_path / "none.yaml")
 

@@ -110,6 +110,9 @@ def test_a_policy_with_settings_comes_from_a_file(tmp_path: Path) -> None:
     file.write_text("{name: [")
     with pytest.raises(ConfigError, match="is no YAML or JSON"):
         named_policies(str(file), table())
+    file.write_text("{name: epsilon-greedy, epsilon: 0.1, epsilon: 0.9}")
+    with pytest.raises(ConfigError, match=r"is no YAML or JSON \('epsilon' is given twice\)"):
+        named_policies(str(file), table())
     with pytest.raises(ConfigError, match="cannot be read"):
         named_policies(str(tmp_path / "none.yaml"), table())
 
