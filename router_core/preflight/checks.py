@@ -20,7 +20,7 @@ from steproute.preflight.pool import check_capabilities, check_limits, check_pri
 from steproute.preflight.servers import check_servers
 from steproute.router import Router
 
-_FIELD = re.compile(r"(?P<field>(?:\w+ '[^']{1,60}': )?[\w./-]{1,80}): (?P<said>.+)", re.DOTALL)
+_FIELD = re.compile(r"(?P<field>(?:\w+(?: '[^']{1,60}')?: )?[\w./-]{1,80}): (?P<said>.+)", re.DOTALL)
 NEARLY = 0.9
 """Part of a cap from which on it is nearly spent."""
 
