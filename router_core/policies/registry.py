@@ -79,7 +79,7 @@ def policy_class(spec: str | Mapping[str, Any]) -> Any:
         ConfigError: unknown name; names the nearest right one.
     """
     name = _parts(spec)[0]
-    if not name:
+    if not name and not isinstance(spec, str):
         raise ConfigError("policy: name: missing; it is required (`steproute policies` lists the names)")
     target = BUILT_IN.get(name)
     if target is not None:
