@@ -5,14 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("opentelemetry.sdk")
-pytest.importorskip("prometheus_client")
-
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from prometheus_client import CollectorRegistry
-
 from steproute import Budget, Limit, Model, Price, Router
 from steproute.telemetry import Telemetry
 
@@ -20,6 +12,11 @@ from steproute.telemetry import Telemetry
 @pytest.fixture
 def world(caplog: pytest.LogCaptureFixture) -> SimpleNamespace:
     """A router whose spans, metrics and log lines are caught."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from prometheus_client import CollectorRegistry
+
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("prometheus_client")
+
 from prometheus_client import CollectorRegistry
 
 from steproute.telemetry.metrics import Instruments

@@ -6,6 +6,10 @@ import json
 import logging
 
 import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("prometheus_client")
+
 from prometheus_client import generate_latest
 
 from steproute import Outcome

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("prometheus_client")
+
 from opentelemetry.trace import SpanKind, StatusCode
 
 from steproute import Budget, BudgetExceeded, Model, NoEligibleModel, Outcome, Price

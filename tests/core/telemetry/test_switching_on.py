@@ -6,6 +6,10 @@ import urllib.error
 import urllib.request
 
 import pytest
+
+pytest.importorskip("opentelemetry.sdk")
+pytest.importorskip("prometheus_client")
+
 from opentelemetry.trace import INVALID_SPAN
 from prometheus_client import CollectorRegistry
 
