@@ -18,7 +18,7 @@ from steproute.forecast import CostForecast
 from steproute.health import Health
 from steproute.ids import new_id
 from steproute.ledger import Ledger
-from steproute.models import Model, ModelPool, Price
+from steproute.models import Model, ModelPool
 from steproute.policies import BudgetState, Candidate, Policy, Scores, StepContext
 from steproute.predict import GainEstimator
 from steproute.progress import Progress
@@ -139,8 +139,9 @@ class Chooser:
             causes.update({model.name: f"the host pinned {request.pin}" for model in fit if model.name != request.pin})
             fit = [model for model in fit if model.name == request.pin]
         else:
-            resting = {model.name: reason for model in fit if (reason := self._absent(model))}
-            if len(resting) < len(fit):  # when all of them rest, a call that may fail is better than none
+            checked = () if self._health.perfect and not self._fleet.bounded else fit
+            resting = {model.name: reason for model in checked if (reason := self._absent(model))}
+            if resting and len(resting) < len(fit):  # when all of them rest, a call that may fail is better than none
                 causes.update(resting)
                 fit = [model for model in fit if model.name not in resting]
         assumed = self._pool.dearest_usd
@@ -195,7 +196,7 @@ class Chooser:
             return request.cached_tokens
         task, role, tokens = state.ledger.task.id, request.role, request.prompt_tokens
         expected = self._forecast.caches.expected
-        return {model.name: expected(task, role, model, tokens) for model in models if _caches(model)}
+        return {model.name: expected(task, role, model, tokens) for model in models} if self._pool.caching else {}
 
     def _credit(self, state: TaskState, request: StepRequest, candidate: Candidate, cached: int) -> None:
         model, tokens = candidate.model, request.prompt_tokens
@@ -209,14 +210,17 @@ class Chooser:
     ) -> None:
         """Add what hangs on the servers, and what follows from seconds and joules."""
         bounded = request.timeout_s is not None and request.timeout_s > 0
-        for candidate in candidates:
-            model, cost, worst = candidate.model, candidate.cost, candidate.worst
-            if _caches(model):
-                self._credit(state, request, candidate, cached.get(model.name, 0))
-            self._fleet.add(model, cost, worst, bounded)
-            available = self._health.availability(model.name)
-            if available < 1.0 and "seconds" in cost:  # so many calls on average until one is answered
-                cost["seconds"] /= max(available, 0.1)
+        if self._pool.caching:
+            for candidate in candidates:
+                self._credit(state, request, candidate, cached.get(candidate.name, 0))
+        if self._pool.scheduled:
+            for candidate in candidates:
+                self._fleet.add(candidate.model, candidate.cost, candidate.worst, bounded)
+        if not self._health.perfect:
+            for candidate in candidates:
+                available = self._health.availability(candidate.name)
+                if available < 1.0 and "seconds" in candidate.cost:  # so many calls on average until one is answered
+                    candidate.cost["seconds"] /= max(available, 0.1)
         if self._derived.active:
             spent = self._accounts.pressure(state.ledger.task.id).spent
             for candidate in candidates:
@@ -286,11 +290,6 @@ class Chooser:
             created=self._clock(),
             prompt_tokens=request.prompt_tokens,
         )
-
-
-def _caches(model: Model) -> bool:
-    price = model.price
-    return isinstance(price, Price) and price.caches  # `!= "unknown"` is ten times as slow on a pydantic model
 
 
 def checked(scores: Scores, n: int) -> tuple[list[float], list[float]]:

@@ -138,8 +138,10 @@ class EvidenceModel:
     def base_rate(self, domain: str = "") -> float:
         """P(work is right) before any evidence: the domain's share, shrunk towards that of all tasks and .5."""
         k = self.config.strength
-        overall_right = sum(right for right, _ in self._outcomes.values())
-        overall = (overall_right + 0.5 * k) / (sum(n for _, n in self._outcomes.values()) + k)
+        rights = total = 0
+        for right, n in self._outcomes.values():
+            rights, total = rights + right, total + n
+        overall = (rights + 0.5 * k) / (total + k)
         right, n = self._outcomes.get(domain, (0, 0))
         return (right + k * overall) / (n + k)
 

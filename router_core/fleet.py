@@ -57,6 +57,8 @@ class Fleet:
         """
         self._pool, self._clock, self._lease, self._meter = pool, clock, lease_s, meter
         self._room = vram_gb
+        self.bounded = vram_gb is not None
+        """Whether there may be no memory for a model."""
         self._flights: OrderedDict[tuple[str, str], _Flight] = OrderedDict()
         """One call per task and step; a later one takes the place of an earlier one."""
         self._loaded: OrderedDict[str, float] = OrderedDict()
@@ -174,8 +176,7 @@ class Fleet:
             worst: worst case, changed in place.
             bounded: True = the host's timeout is the worst case of time already.
         """
-        serving, profile = model.serving, model.profile
-        if not (profile.load_s or profile.load_j) and serving.concurrency is serving.rpm is serving.tpm is None:
+        if not model.may_wait:
             return
         now = self._clock()
         more = self.wait_s(model, now) + self.load_s(model, now)

@@ -110,6 +110,11 @@ class Health:
             return f"{what}; rests for {record.until - now:.0f} s more"
         return "a first call after its rest is on its way" if tried else ""
 
+    @property
+    def perfect(self) -> bool:
+        """Whether every model has answered every call, as far as is remembered."""
+        return not self._records and not self._shares
+
     def returned(self, model: str) -> float | None:
         """When the rest of a model that has not answered since ended or will end; None when it had none."""
         record = self._records.get(model)

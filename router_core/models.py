@@ -95,6 +95,13 @@ class Model(Settings):
             return 0.5
         return 1 / (1 + math.exp(-0.75 * (math.log10(self.size_b) - math.log10(7.0))))
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether a call may have to wait for a load, a free slot or a rate limit."""
+        serving, profile = self.serving, self.profile
+        limited = serving.concurrency is not None or serving.rpm is not None or serving.tpm is not None
+        return limited or profile.load_s > 0 or profile.load_j > 0
+
     def lacks(self, role: str, needs: Needs) -> str:
         """Why this model cannot serve a step; empty when it can."""
         if self.roles is not None and role not in self.roles:
@@ -173,6 +180,10 @@ class ModelPool:
         self._models: dict[str, Model] = models
         known = [max(model.price.input, model.price.output) for model in models.values() if model.price != "unknown"]
         self._dearest: float | None = max(known, default=0.0) or None
+        self.caching: bool = any(model.price != "unknown" and model.price.caches for model in models.values())
+        """Whether any model's provider has a prompt cache: where none has, no call asks what it holds."""
+        self.scheduled: bool = any(model.may_wait for model in models.values())
+        """Whether `may_wait` holds for any model."""
 
     def add(self, model: Model) -> None:
         """Add an arm.
