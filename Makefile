@@ -81,7 +81,7 @@ LITELLM_PROXY := apscheduler azure-identity backoff 'backports-zstd;python_versi
 	'rich<14' rq 'semver<4' soundfile 'starlette>=1,<2' uvicorn uvloop 'websockets>=15,<16'
 test-litellm-proxy: .venvs/litellm-proxy/.stamp
 	.venvs/litellm-proxy/bin/python -m pytest $(LITELLM)
-.venvs/litellm-proxy/.stamp: WITH := '.[litellm,test]' $(LITELLM_PROXY)
+.venvs/litellm-proxy/.stamp: WITH := '.[litellm,telemetry,test]' $(LITELLM_PROXY)
 
 # tau2 pins this version
 test-litellm-oldest: .venvs/litellm-oldest/.stamp
