@@ -79,8 +79,6 @@ def policy_class(spec: str | Mapping[str, Any]) -> Any:
         ConfigError: unknown name; names the nearest right one.
     """
     name = _parts(spec)[0]
-    if not name and not isinstance(spec, str):
-        raise ConfigError("policy: name: missing; it is required (`steproute policies` lists the names)")
     target = BUILT_IN.get(name)
     if target is not None:
         module, _, attribute = target.partition(":")
@@ -94,6 +92,8 @@ def policy_class(spec: str | Mapping[str, Any]) -> Any:
 def _parts(spec: str | Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Name, argument after the colon, settings."""
     settings = {} if isinstance(spec, str) else {str(key): value for key, value in spec.items()}
-    full = spec if isinstance(spec, str) else str(settings.pop("name", ""))
+    full = spec if isinstance(spec, str) else str(settings.pop("name", None) or "")
+    if not full and not isinstance(spec, str):
+        raise ConfigError("policy: name: missing; it is required (`steproute policies` lists the names)")
     name, _, argument = full.partition(":")
     return name, argument, settings

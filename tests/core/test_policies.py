@@ -198,7 +198,7 @@ def test_oracle_needs_the_values_of_all_choices():
     [
         ("progruter", "policy: unknown name 'progruter'; did you mean 'progrouter'? allowed: "),
         ("", "policy: unknown name ''; allowed: "),
-        ({"V": 3}, "policy: unknown name ''; allowed: "),
+        ({"V": 3}, "policy: name: missing; it is required"),
         ({"name": "progrouter", "v": 3}, "ProgRouter: v: unknown name 'v'; "),
         (
             {"name": "progrouter", "epsilom": 0.1},
