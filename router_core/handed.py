@@ -12,6 +12,7 @@ from typing import Any
 
 from steproute.errors import ConfigError, unknown_name
 from steproute.faults import Faults
+from steproute.ids import sound
 from steproute.ledger import Evidence, Ledger, Outcome, Task
 from steproute.models import Needs
 
@@ -116,6 +117,13 @@ def task_of(seen: Any) -> Ledger | Task | str:
     if isinstance(seen, int):
         return str(seen)
     raise ConfigError(f"ledger: seen {_short(seen)}; allowed: a Ledger, a Task, or the task's id as text")
+
+
+def id_of(seen: Any) -> str:
+    """A task's id as `decide` knows it, from whatever `decide` takes for the task."""
+    if isinstance(seen, (Ledger, Task)):
+        return seen.task.id if isinstance(seen, Ledger) else seen.id
+    return sound(seen if isinstance(seen, str) else str(seen))
 
 
 def evidence_of(faults: Faults, seen: Any) -> list[Evidence]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from steproute.errors import LedgerError, unknown_name
-from steproute.ids import new_id
+from steproute.ids import new_id, sound
 
 SCHEMA_VERSION = 1
 Amount = Annotated[float, Field(ge=0)]
@@ -39,7 +39,7 @@ class _Record(BaseModel, metaclass=_Told):
 class Task(_Record):
     """One unit of work with one goal."""
 
-    id: str = Field(default_factory=new_id)
+    id: Annotated[str, AfterValidator(sound)] = Field(default_factory=new_id)
     """Unique name; budgets, posterior and idempotence hang on it."""
     goal: str = ""
     """What the user asked for. Never logged unless prompts are asked for."""
@@ -49,7 +49,7 @@ class Task(_Record):
     """Kind of task, the first context group of the learners."""
     source: str = ""
     """Where it comes from (a benchmark, a customer), a finer context group."""
-    parent: str | None = None
+    parent: Annotated[str, AfterValidator(sound)] | None = None
     """Task that started this one: its budget pays too."""
 
 

@@ -20,7 +20,7 @@ from steproute.derived import Derived
 from steproute.faults import FOR_THE_HOST, Faults
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
-from steproute.handed import counts_of, evidence_of, mend, names_of, needs_of, number, reward_of, task_of, whole
+from steproute.handed import counts_of, evidence_of, id_of, mend, names_of, needs_of, number, reward_of, task_of, whole
 from steproute.health import Health
 from steproute.ids import new_id
 from steproute.learning import Learner, Reliability
@@ -258,7 +258,7 @@ class Router:
         """
         chosen = self.pool[model]
         with self._lock:
-            state = self._tasks.open(ledger)
+            state = self._tasks.open(task_of(ledger))
             task = state.ledger.task.id
             reservation = None
             if within_limits:
@@ -350,6 +350,7 @@ class Router:
             Progress after it, or None when the task is not known (any more).
         """
         with self._lock:
+            task = id_of(task)
             state = self._tasks.fetch(task)
             if state is None or not state.ledger.steps:
                 return None
@@ -386,6 +387,7 @@ class Router:
             What the task spent, per resource.
         """
         with self._lock:
+            task = id_of(task)
             self._tasks.fetch(task)
             return self._finish(task, reward_of(self.faults, success, reward))
 
@@ -415,28 +417,29 @@ class Router:
 
     def ledger(self, task: str) -> Ledger | None:
         """The ledger of a running task."""
-        state = self._tasks.get(task)
+        state = self._tasks.get(id_of(task))
         return None if state is None else state.ledger
 
     def decisions(self, task: str) -> list[Decision]:
         """The latest decisions of a running task, in order."""
         with self._lock:
-            state = self._tasks.get(task)
+            state = self._tasks.get(id_of(task))
             return [] if state is None else [made.decision for made in state.made.values()]
 
     def progress(self, task: str) -> Progress | None:
         """Progress of a running task."""
         with self._lock:
-            state = self._tasks.get(task)
+            state = self._tasks.get(id_of(task))
             return None if state is None else self._progress(state)
 
     def spent(self, task: str) -> Mapping[str, float]:
         """What a running task has spent so far, its children included."""
-        return self.accounts.spending(task).spent
+        return self.accounts.spending(id_of(task)).spent
 
     def ended(self, task: str) -> bool:
         """Whether the host ended a task by `finish`; one that only ended by being idle goes on where it was."""
         with self._lock:
+            task = id_of(task)
             return self._tasks.get(task) is None and self._tasks.finished(task)
 
     def told_loaded(self, names: Iterable[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from doubles import free, router
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steproute import Budget, ConfigError, Evidence, Model, Needs, NoEligibleModel, Outcome, Price, Router, Task
+from steproute import Budget, ConfigError, Evidence, Ledger, Model, Needs, NoEligibleModel, Outcome, Price, Router, Task
 
 JUNK: list[Any] = [math.nan, math.inf, -math.inf, "many", b"x", [1], {"a": 1}, object(), 10**400, 1e300, -5, 2.5, True]
 
@@ -75,6 +76,35 @@ def test_a_task_is_a_ledger_a_task_or_an_id() -> None:
     assert quiet().decide(7).task == "7"  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="ledger: seen a dict; allowed: a Ledger, a Task, or the task's id"):
         quiet().decide({"id": "t"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [(7, "7"), ("\ud83d", "?"), ("a\x00b", "a�b"), (Task(id="t"), "t"), (Ledger(task=Task(id="l")), "l")],
+)
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_task_is_the_same_for_every_call(task: Any, name: str, stored: bool, tmp_path: Path) -> None:
+    target = str(tmp_path / "a.db") if stored else None
+    routed = quiet(on_error="raise", budget=Budget(usd=1.0), store=target)
+    decision = routed.decide(task, pin="a")
+    assert decision.task == name
+    routed.observe(decision, Outcome(usd=0.25), output="x")
+    routed.observe(routed.book(task, "a"), Outcome(usd=0.125))
+    assert routed.spent(task)["usd"] == 0.375
+    ledger = routed.ledger(task)
+    assert ledger is not None
+    assert ledger.task.id == name
+    progress = routed.report(task, [Evidence(source="tests", score=1.0)])
+    assert progress is not None
+    assert progress == routed.progress(task)
+    assert [made.id for made in routed.decisions(task)] == [decision.id]
+    if stored:
+        routed.close()
+        routed = quiet(on_error="raise", budget=Budget(usd=1.0), store=target)
+    assert not routed.ended(task)
+    assert routed.finish(task, success=True)["usd"] == 0.375
+    assert routed.ended(task)
+    routed.close()
 
 
 @pytest.mark.parametrize("junk", [math.nan, math.inf, -1.0, "x"])
