@@ -1,8 +1,11 @@
 """Throughput and latency of LiteLLM's proxy with steproute against `simple-shuffle` with a no-op logger, in one run.
 
-`python benchmarks/speed/litellm_proxy.py [--requests N] [--rounds N] [--concurrency N] [--json]`. It needs what
-`litellm[proxy]` needs. Two proxies stand before the same fake model server; rounds of requests go to one and the other
-in turn, so that whatever else the machine does falls on both.
+`python benchmarks/speed/litellm_proxy.py [--requests N] [--rounds N] [--starts N] [--json]`. It needs what
+`litellm[proxy]` needs. Two proxies, each one process, stand before the same fake model server; short rounds of requests
+go to one and the other in turn, so that whatever else the machine does falls on both, and neighbouring rounds are
+compared. A proxy that is loaded is held up by its CPU alone, so the CPU time per request says how many requests per second
+it serves on a core of its own; on a machine that does other things too that is the steadier of the two ratios. Two proxies
+with the same logger differ by some per cent from start to start, hence the starts.
 """
 
 from __future__ import annotations
@@ -31,7 +34,12 @@ import aiohttp
 from steproute.benchmarks.speed.litellm_upstream import serve
 
 STARTS_WITHIN_S = 180.0
+SETTLES_S = 0.1
+WARM_UP = 200
+"""Requests per side before the measured rounds, at least."""
 SIDES = ("noop", "steproute")
+_STUDENT = {3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45}
+"""97.5 % quantile of Student's t by number of starts."""
 _NOOP = """from litellm.integrations.custom_logger import CustomLogger
 
 
@@ -60,10 +68,10 @@ class Proxy:
     port: int = 0
     rates: list[float] = field(default_factory=list)
     """Requests per second of each round."""
+    costs: list[float] = field(default_factory=list)
+    """CPU seconds of the process per request, user and system, of each round."""
     seconds: list[float] = field(default_factory=list)
     """Of each request."""
-    cpu_s: float = 0.0
-    """CPU time of the process in the measured rounds."""
     process: Any = None
 
     def start(self, candidates: int) -> None:
@@ -151,7 +159,8 @@ class Proxy:
         began, busy = time.perf_counter(), cpu_seconds(self.process.pid)
         await asyncio.gather(*(worker() for _ in range(concurrency)))
         self.rates.append(requests / (time.perf_counter() - began))
-        self.cpu_s += cpu_seconds(self.process.pid) - busy
+        await asyncio.sleep(SETTLES_S)  # the last outcomes are logged after their answers
+        self.costs.append((cpu_seconds(self.process.pid) - busy) / requests)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -163,35 +172,59 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def measure(proxies: Mapping[str, Proxy], requests: int, rounds: int, concurrency: int) -> dict[str, Any]:
-    """Load both in turn, the first round unmeasured."""
+async def measure(proxies: Mapping[str, Proxy], requests: int, rounds: int, concurrency: int) -> None:
+    """Load both in turn, the first rounds unmeasured: LiteLLM imports much of itself when it is first needed."""
     timeout = aiohttp.ClientTimeout(total=120)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
         for proxy in proxies.values():
             await proxy.ready(session)
-        for number in range(rounds + 1):
+        warm = -(-WARM_UP // requests)
+        for number in range(rounds + warm):
             order = list(proxies.values())
             for proxy in order if number % 2 else reversed(order):
                 await proxy.load(session, requests, concurrency, number * requests)
-            if number == 0:
+            if number < warm:
                 for proxy in order:
                     proxy.rates.clear()
+                    proxy.costs.clear()
                     proxy.seconds.clear()
-                    proxy.cpu_s = 0.0
-    result: dict[str, Any] = {name: _summary(proxy) for name, proxy in proxies.items()}
-    noop, ours = (proxies[name].rates for name in SIDES)
-    ratios = [high / low for low, high in zip(noop, ours, strict=True)]
-    spread = statistics.stdev(ratios) if len(ratios) > 1 else 0.0
-    result["ratio"] = statistics.fmean(ratios)
-    result["ratio_95"] = 1.96 * spread / math.sqrt(len(ratios))
+
+
+def compare(starts: Sequence[Mapping[str, Proxy]]) -> dict[str, Any]:
+    """What all the starts say together."""
+    result: dict[str, Any] = {name: _summary([proxies[name] for proxies in starts]) for name in SIDES}
+    pairs = [[proxies[name] for name in SIDES] for proxies in starts]
+    result["cpu_ratio"], result["cpu_ratio_95"] = ratio([(noop.costs, ours.costs) for noop, ours in pairs])
+    result["ratio"], result["ratio_95"] = ratio([(ours.rates, noop.rates) for noop, ours in pairs])
+    result["cpu_ratios"] = [ratio([(noop.costs, ours.costs)])[0] for noop, ours in pairs]
     return result
 
 
-def _summary(proxy: Proxy) -> dict[str, float]:
-    ordered = sorted(proxy.seconds)
+def ratio(starts: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float]:
+    """Geometric mean of the ratios of neighbouring rounds, and half its 95 % interval; nan where a round has no number.
+
+    The interval is the wider of two: from the spread of the rounds, and, with three starts or more, from that of the starts.
+
+    Args:
+        starts: numbers of the rounds above and below the line, for each start.
+    """
+    if not all(value > 0 for start in starts for side in start for value in side):
+        return math.nan, math.nan
+    logs = [[math.log(high / low) for high, low in zip(*start, strict=True)] for start in starts]
+    rounds = [value for start in logs for value in start]
+    mean = math.exp(statistics.fmean(rounds))
+    half = 1.96 * statistics.stdev(rounds) / math.sqrt(len(rounds)) if len(rounds) > 1 else 0.0
+    if len(logs) > 2:
+        between = statistics.stdev([statistics.fmean(start) for start in logs]) / math.sqrt(len(logs))
+        half = max(half, _STUDENT.get(len(logs), 2.3) * between)
+    return mean, mean * half
+
+
+def _summary(proxies: Sequence[Proxy]) -> dict[str, float]:
+    ordered = sorted(value for proxy in proxies for value in proxy.seconds)
     return {
-        "requests_per_s": statistics.median(proxy.rates),
-        "cpu_ms": 1000 * proxy.cpu_s / len(ordered),
+        "requests_per_s": statistics.median(value for proxy in proxies for value in proxy.rates),
+        "cpu_ms": 1000 * statistics.fmean(value for proxy in proxies for value in proxy.costs),
         "p50_ms": 1000 * ordered[len(ordered) // 2],
         "p99_ms": 1000 * ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
     }
@@ -200,8 +233,9 @@ def _summary(proxy: Proxy) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=150, help="per round and side")
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--requests", type=int, default=50, help="per round and side")
+    parser.add_argument("--rounds", type=int, default=20, help="per start")
+    parser.add_argument("--starts", type=int, default=4, help="how often both proxies are started")
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--candidates", type=int, default=3, help="deployments")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -211,25 +245,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     server = context.Process(target=serve, args=(theirs,), daemon=True)
     server.start()
     upstream = f"http://127.0.0.1:{ours.recv()}/v1"
-    with tempfile.TemporaryDirectory() as folder:
-        proxies = {
-            "noop": Proxy(Path(folder, "noop"), upstream, "noop_logger.noop"),
-            "steproute": Proxy(Path(folder, "steproute"), upstream, "steproute.plugins.litellm.proxy"),
-        }
-        try:
-            for proxy in proxies.values():
-                proxy.start(options.candidates)
-            row = asyncio.run(measure(proxies, options.requests, options.rounds, options.concurrency))
-        finally:
-            for proxy in proxies.values():
-                proxy.stop()
-            server.terminate()
-            server.join(5)
+    starts = []
+    try:
+        for _ in range(options.starts):
+            starts.append(_started(upstream, options))
+    finally:
+        server.terminate()
+        server.join(5)
+    row = compare(starts)
     if options.json:
         sys.stdout.write(json.dumps(row) + "\n")
         return
     sys.stdout.write(
-        f"{options.rounds} rounds of {options.requests} requests, {options.concurrency} at a time; "
+        f"{options.starts} starts, {options.rounds} rounds of {options.requests} requests each, "
+        f"{options.concurrency} at a time; "
         f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}\n"
     )
     for name in SIDES:
@@ -238,7 +267,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{name:10} {said['requests_per_s']:7.1f} requests/s   p50 {said['p50_ms']:6.1f} ms   p99 {said['p99_ms']:6.1f} ms   "
             f"CPU {said['cpu_ms']:5.2f} ms a request\n"
         )
-    sys.stdout.write(f"steproute / noop: {row['ratio']:.3f} ± {row['ratio_95']:.3f} of the requests per second\n")
+    sys.stdout.write(
+        f"steproute / noop: {row['cpu_ratio']:.3f} ± {row['cpu_ratio_95']:.3f} of the requests per CPU second, "
+        f"{row['ratio']:.3f} ± {row['ratio_95']:.3f} of the requests per second\n"
+        f"per start, by CPU: {', '.join(f'{value:.3f}' for value in row['cpu_ratios'])}\n"
+    )
+
+
+def _started(upstream: str, options: argparse.Namespace) -> dict[str, Proxy]:
+    """Start both, measure them, and end them."""
+    with tempfile.TemporaryDirectory() as folder:
+        proxies = {
+            "noop": Proxy(Path(folder, "noop"), upstream, "noop_logger.noop"),
+            "steproute": Proxy(Path(folder, "steproute"), upstream, "steproute.plugins.litellm.proxy"),
+        }
+        try:
+            for proxy in proxies.values():
+                proxy.start(options.candidates)
+            asyncio.run(measure(proxies, options.requests, options.rounds, options.concurrency))
+        finally:
+            for proxy in proxies.values():
+                proxy.stop()
+    return proxies
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""A model server that costs next to nothing, for measuring what stands before it: one fixed answer over HTTP/1.1."""
+"""A model server that costs next to nothing, for measuring what stands before it: one answer over HTTP/1.1.
+
+The answer names the model that was asked for, as real servers do: LiteLLM looks its price up a second time under any
+other name, and a benchmark would then measure which deployments were chosen.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,19 @@ import json
 from multiprocessing.connection import Connection
 from typing import Any
 
+_MODEL = "a-model"
 _ANSWER = json.dumps(
     {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 0,
-        "model": "m0",
+        "model": _MODEL,
         "choices": [
             {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "a reply " * 20}}
         ],
         "usage": {"prompt_tokens": 400, "completion_tokens": 60, "total_tokens": 460},
     }
 ).encode()
-_RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
-    len(_ANSWER),
-    _ANSWER,
-)
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,9 +33,12 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             length = next(
                 (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
             )
-            if length:
-                await reader.readexactly(length)
-            writer.write(_RESPONSE)
+            body = await reader.readexactly(length) if length else b"{}"
+            answer = _ANSWER.replace(_MODEL.encode(), str(json.loads(body).get("model", _MODEL)).encode())
+            writer.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer)
+            )
+            writer.write(answer)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()

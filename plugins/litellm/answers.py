@@ -45,4 +45,5 @@ def http_error(refused: Refusal, structured: bool) -> Any:
 
 def _printable(value: str) -> str:
     """Text that a header may carry."""
-    return " ".join(value.encode("ascii", "replace").decode().split())[:300]
+    text = value if value.isascii() else value.encode("ascii", "replace").decode()
+    return " ".join(text.split())[:300]

@@ -20,8 +20,6 @@ _UNSAID = frozenset({"role", "type", "id", "tool_call_id", "call_id", "cache_con
 class Asked:
     """A request as the router needs to know it."""
 
-    messages: Sequence[Any]
-    """Of a chat, a response or an Anthropic message; empty for other kinds of call."""
     chat: bool
     """False = an embedding, an image, audio …: metered, but no model is chosen for it."""
     characters: int
@@ -39,13 +37,16 @@ def read(
     messages: Sequence[Any] | None,
     request: Mapping[str, Any],
     count_tokens: Callable[[Sequence[Any]], int] | None = None,
-) -> Asked:
+) -> tuple[Asked, Sequence[Any]]:
     """Read a request.
 
     Args:
         messages: as LiteLLM hands them to its callbacks; None where it has none.
         request: its keyword arguments.
         count_tokens: counts the prompt's tokens; None = characters / 4.
+
+    Returns:
+        What is remembered of it, and the messages of a chat, a response or an Anthropic message; none for other calls.
     """
     given = messages if messages is not None else request.get("messages")
     chat = bool(given) and "prompt" not in request
@@ -55,8 +56,7 @@ def read(
     tools = request.get("tools") or request.get("functions")
     texts.add(tools)
     texts.add(request.get("instructions") or request.get("system"))
-    for message in given:
-        texts.add_message(message)
+    texts.add_messages(given)
     if not chat:
         texts.add(request.get("input") if not given else None)
     tokens = texts.characters // CHARACTERS_PER_TOKEN + _IMAGE_TOKENS * texts.images
@@ -64,8 +64,7 @@ def read(
         tokens = count_tokens(given)
     limit = next((value for name in _LIMITS if isinstance(value := request.get(name), int) and value > 0), None)
     timeout = request.get("timeout")
-    return Asked(
-        given,
+    asked = Asked(
         chat,
         texts.characters,
         texts.bytes,
@@ -75,6 +74,7 @@ def read(
         Needs(tools=bool(tools), vision=texts.images > 0, structured=_structured(request)),
         texts.last[-_TEXT_KEPT:],
     )
+    return asked, given
 
 
 def _input(request: Mapping[str, Any]) -> tuple[Sequence[Any], bool]:
@@ -101,15 +101,19 @@ class _Texts:
         self.characters = self.bytes = self.images = 0
         self.last = ""
 
-    def add_message(self, message: Any) -> None:
-        """Count a message; most are plain text."""
-        content = message.get("content") if type(message) is dict else None
-        if type(content) is str and content and len(message) == 2 and "role" in message:
-            self.characters += len(content)
-            self.bytes += len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
-            self.last = content
-        else:
-            self.add(message)
+    def add_messages(self, messages: Sequence[Any]) -> None:
+        """Count messages; most are plain text."""
+        characters = octets = 0
+        for message in messages:
+            content = message.get("content") if type(message) is dict else None
+            if type(content) is str and content and len(message) == 2 and "role" in message:
+                characters += len(content)
+                octets += len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
+                self.last = content
+            else:
+                self.add(message)
+        self.characters += characters
+        self.bytes += octets
 
     def add(self, part: Any, depth: int = 0) -> None:
         """Count a message, a part of one, a tool …"""

@@ -14,6 +14,7 @@ from steproute.router import Router
 logger = logging.getLogger("steproute")
 
 Deployment = Mapping[str, Any]
+Key = tuple[str, str]
 
 
 class Deployments:
@@ -21,23 +22,22 @@ class Deployments:
 
     def __init__(self, router: Router):
         self._router = router
-        self._names: dict[tuple[str, str], str] = {}
-        self._limits: dict[tuple[str, str], int | None] = {}
+        self._names: dict[Key, str] = {}
+        self._limits: dict[Key, int | None] = {}
         self._lock = threading.Lock()
 
-    def name(self, deployment: Deployment) -> str:
+    def name(self, deployment: Deployment, key: Key | None = None) -> str:
         """Pool name of a deployment's model: the one `model_info.steproute` names, else the model whose name or deployment
         is the deployment's id, its LiteLLM model (with or without provider), or its group."""
-        key = _key(deployment)
+        key = key_of(deployment) if key is None else key
         known = self._names.get(key)
         if known is None or known not in self._router.pool:
             with self._lock:
                 known = self._names[key] = self._find(deployment) or self._add(deployment)
         return known
 
-    def limit(self, deployment: Deployment) -> int | None:
+    def limit(self, deployment: Deployment, key: Key) -> int | None:
         """Longest prompt in tokens, None where nobody says."""
-        key = _key(deployment)
         if key not in self._limits:
             self._limits[key] = longest_prompt(deployment)
         return self._limits[key]
@@ -76,12 +76,12 @@ class Deployments:
 def id_of(deployment: Deployment) -> str:
     """LiteLLM's id of a deployment."""
     info = deployment.get("model_info")
-    found = info.get("id") if isinstance(info, Mapping) else None
+    found = info.get("id") if isinstance(info, (dict, Mapping)) else None
     return str(found or (deployment.get("litellm_params") or {}).get("model") or "")
 
 
-def _key(deployment: Deployment) -> tuple[str, str]:
-    """One deployment with a wildcard stands for many models."""
+def key_of(deployment: Deployment) -> Key:
+    """What a deployment is known by: its id, and its model, since one with a wildcard stands for many models."""
     return id_of(deployment), str((deployment.get("litellm_params") or {}).get("model") or "")
 
 
@@ -114,7 +114,7 @@ def _tagged(deployments: Sequence[Deployment], tags: Sequence[str]) -> Sequence[
 
 def _tags(deployment: Deployment) -> set[str]:
     tags = (deployment.get("litellm_params") or {}).get("tags")
-    return {str(tag) for tag in tags} if isinstance(tags, (list, tuple)) else set()
+    return {str(tag) for tag in tags} if tags and isinstance(tags, (list, tuple)) else set()
 
 
 def _first_in_order(deployments: Sequence[Deployment]) -> Sequence[Deployment]:

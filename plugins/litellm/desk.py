@@ -12,11 +12,12 @@ from typing import Any
 from steproute.decision import Decision
 from steproute.errors import NoEligibleModel
 from steproute.ledger import Ledger, Outcome, Task
+from steproute.models import Price
 from steproute.plugins.litellm import replies
 from steproute.plugins.litellm.asked import Asked, read
 from steproute.plugins.litellm.calls import KEY, Attempt, Call, Pick
 from steproute.plugins.litellm.conversations import Conversations, prefixes
-from steproute.plugins.litellm.deployments import Deployment, Deployments, admissible, id_of
+from steproute.plugins.litellm.deployments import Deployment, Deployments, Key, admissible, id_of, key_of
 from steproute.plugins.litellm.identity import (
     METADATA,
     Identity,
@@ -60,8 +61,9 @@ class Desk:
         else:
             call.dispatched(id_of(holder))
         asked = call.asked
-        left = admissible(deployments, call.tags, lambda item: self._fits(item, asked))
-        return Pick(call, holder, left, [self.deployments.name(item) for item in left])
+        keys = {id(item): key_of(item) for item in deployments}
+        left = admissible(deployments, call.tags, lambda item: self._fits(item, keys[id(item)], asked))
+        return Pick(call, holder, left, [self.deployments.name(item, keys[id(item)]) for item in left])
 
     def question(self, pick: Pick) -> tuple[tuple[Ledger | Task, str], dict[str, Any]]:
         """Arguments of `Router.decide` for a pick."""
@@ -108,19 +110,22 @@ class Desk:
     def call_in(self, meta: Mapping[str, Any]) -> Call | None:
         """The call that LiteLLM's metadata speaks of."""
         note = meta.get(KEY)
-        return self._calls.get(str(note.get("call"))) if isinstance(note, Mapping) else None
+        return self._calls.get(str(note.get("call"))) if isinstance(note, (dict, Mapping)) else None
 
     def _caches(self) -> bool:
         """Whether any model has a price of its own for cached tokens: otherwise nothing hangs on them."""
-        prices = [model.price for model in self.router.pool]
-        return any(price != "unknown" and price.cached_input not in (None, price.input) for price in prices)
+        for model in self.router.pool:
+            price = model.price
+            if isinstance(price, Price) and price.cached_input not in (None, price.input):
+                return True
+        return False
 
     def _begin(self, messages: Sequence[Any] | None, request: Mapping[str, Any]) -> Call:
-        asked = read(messages, request, self._count_tokens)
-        identity, turn = self._whose(asked, request)
+        asked, given = read(messages, request, self._count_tokens)
+        identity, turn = self._whose(asked, given, request)
         task = identity.task.id
         with self.router.faults.kept("reading the messages of a LiteLLM call"):
-            self.memos.read_tools(task, asked.messages)
+            self.memos.read_tools(task, given)
             if identity.evidence:
                 self.router.report(task, identity.evidence)
         ledger = self.router.ledger(task)
@@ -128,7 +133,7 @@ class Desk:
         token = uuid.uuid4().hex
         call = Call(
             identity,
-            replace(asked, messages=()),
+            asked,
             identity.step or self.memos.next_step(task, len(ledger.steps) if ledger is not None else 0, token[:8]),
             tuple(str(tag) for tag in tags) if isinstance(tags, (list, tuple)) else (),
             turn,
@@ -140,7 +145,7 @@ class Desk:
                 self._calls.popitem(last=False)
         return call
 
-    def _whose(self, asked: Asked, request: Mapping[str, Any]) -> tuple[Identity, Any]:
+    def _whose(self, asked: Asked, messages: Sequence[Any], request: Mapping[str, Any]) -> tuple[Identity, Any]:
         """The call's labels; without a task among them, that of the conversation it goes on with, or a new one."""
         identity = identify(request)
         if identity.task.id:
@@ -150,17 +155,17 @@ class Desk:
         if task:
             origin = "response"
         elif asked.chat:
-            digests = prefixes(asked.messages)
-            task = self.conversations.find(client, asked.messages, digests)
+            digests = prefixes(messages)
+            task = self.conversations.find(client, messages, digests)
             origin = "conversation" if task else origin
             task = task or uuid.uuid4().hex
             turn = self.conversations.note(client, digests[-1], task)
         task = task or uuid.uuid4().hex
         return replace(identity, task=identity.task.model_copy(update={"id": task}), origin=origin), turn
 
-    def _fits(self, deployment: Deployment, asked: Asked) -> bool:
+    def _fits(self, deployment: Deployment, key: Key, asked: Asked) -> bool:
         """Whether a prompt fits a deployment. Far below its limit no tokens are counted; near it LiteLLM counts too."""
-        limit = self.deployments.limit(deployment)
+        limit = self.deployments.limit(deployment, key)
         if limit is None or asked.bytes + 16 <= limit:
             return True
         return asked.prompt_tokens <= limit
@@ -178,8 +183,10 @@ class Desk:
         decision = attempt.decision
         attempt.closed = True
         name = attempt.model(deployment)
-        outcome = replies.outcome_of(event, response, start, end, self.deployments.price_unknown(name))
-        outcome.call_id, outcome.model = f"{decision.id}/returned", name
+        unknown = self.deployments.price_unknown(name)
+        outcome = replies.outcome_of(
+            event, response, start, end, unknown, call_id=f"{decision.id}/returned", model=name
+        )
         if call.asked.chat:
             self.memos.of(decision.task).served[name] = outcome.prompt_tokens
         if call.turn is not None:
@@ -207,7 +214,9 @@ class Desk:
 
     def settled(self, event: Mapping[str, Any], decision: Decision, response: Any) -> None:
         """After the router has taken in an outcome: tool calls, and the end of a task whose caller said so."""
-        self.memos.ask_tools(decision, replies.tool_calls_of(response))
+        calls = list(replies.tool_calls_of(response))
+        if calls:
+            self.memos.ask_tools(decision, calls)
         call, _ = self._heard(event)
         if call is not None and call.identity.ends:
             self.router.finish(decision.task, call.identity.success)
@@ -215,10 +224,10 @@ class Desk:
     def _heard(self, event: Mapping[str, Any]) -> tuple[Call | None, str]:
         params = event.get("litellm_params") or {}
         info = params.get("model_info")
-        deployment = str((info or {}).get("id") or "") if isinstance(info, Mapping) else ""
+        deployment = str(info.get("id") or "") if isinstance(info, (dict, Mapping)) else ""
         for name in METADATA:
             meta = params.get(name)
-            if isinstance(meta, Mapping):
+            if isinstance(meta, (dict, Mapping)):
                 call = self.call_in(meta)
                 if call is not None:
                     return call, deployment or id_of(meta)
@@ -242,16 +251,16 @@ class Desk:
             if group is None and not (named.task.id and named.origin in ("metadata", "headers")):
                 return None
             messages = event.get("messages")
-            asked = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
-            identity, turn = self._whose(asked, params)
+            asked, given = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
+            identity, turn = self._whose(asked, given, params)
         provider, model = event.get("custom_llm_provider"), str(event.get("model") or "")
         full = model if not provider or model.startswith(f"{provider}/") else f"{provider}/{model}"
         name = self.deployments.name(
             {"model_name": group, "litellm_params": {"model": full}, "model_info": params.get("model_info") or {}}
         )
         decision = self.router.book(identity.task, name, identity.role, within_limits=False)
-        outcome = replies.outcome_of(event, response, start, end, self.deployments.price_unknown(name))
-        outcome.call_id, outcome.model = str(event.get("litellm_call_id") or decision.id), name
+        unknown, call_id = self.deployments.price_unknown(name), str(event.get("litellm_call_id") or decision.id)
+        outcome = replies.outcome_of(event, response, start, end, unknown, call_id=call_id, model=name)
         if turn is not None:
             turn.reply = replies.reply_digest(response)
         return decision, outcome, ""

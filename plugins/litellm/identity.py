@@ -51,18 +51,26 @@ def identify(request: Mapping[str, Any]) -> Identity:
         request: LiteLLM's keyword arguments of the call.
     """
     meta, headers = metadata_of(request), headers_of(request)
-    own = meta.get(OWN)
+    own, labels = meta.get(OWN), current()
+    evidence = tuple(_evidence(own)) if own else ()
     places: _Places = [
-        ("metadata", own if isinstance(own, Mapping) else {}),
-        ("metadata", _prefixed(meta, f"{OWN}_")),
-        ("headers", _prefixed(headers, HEADER)),
-        ("context", current()),
+        (origin, values)
+        for origin, values in (
+            ("metadata", own if isinstance(own, (dict, Mapping)) else {}),
+            ("metadata", _prefixed(meta, f"{OWN}_")),
+            ("headers", _prefixed(headers, HEADER)),
+            ("context", labels),
+        )
+        if values
     ]
+    if not places:
+        task, origin = _session(request, meta, headers)
+        return Identity(Task(id=task), origin=origin)
     said = {name: _first(places, name) for name in _TEXTS}
     task, origin = said["task"]
-    given = current().get("task")
+    given = labels.get("task")
     if not task and isinstance(given, (Task, Ledger)):
-        return _of_object(given, said, places)
+        return _of_object(given, said, places, evidence)
     if not task:
         task, origin = _session(request, meta, headers)
     described = {name: said[name][0] for name in ("goal", "domain", "dimension", "source") if said[name][0]}
@@ -71,17 +79,18 @@ def identify(request: Mapping[str, Any]) -> Identity:
         Task(id=task, parent=said["parent"][0] or None, **described),
         said["step"][0],
         said["role"][0],
-        tuple(_evidence(places)),
+        evidence,
         ends,
         success,
         origin,
     )
 
 
-def _of_object(given: Task | Ledger, said: Mapping[str, tuple[str, str]], places: _Places) -> Identity:
+def _of_object(
+    given: Task | Ledger, said: Mapping[str, tuple[str, str]], places: _Places, evidence: tuple[Evidence, ...]
+) -> Identity:
     task, ledger = (given.task, given) if isinstance(given, Ledger) else (given, None)
     ends, success = _end(places)
-    evidence = tuple(_evidence(places))
     return Identity(task, said["step"][0], said["role"][0], evidence, ends, success, "context", ledger)
 
 
@@ -111,10 +120,10 @@ def holder_of(request: Mapping[str, Any]) -> dict[str, Any] | None:
 def headers_of(request: Mapping[str, Any]) -> Mapping[str, str]:
     """Headers of the client's request to the proxy, names in lower case."""
     server = request.get("proxy_server_request")
-    found = server.get("headers") if isinstance(server, Mapping) else None
-    if not isinstance(found, Mapping):
+    found = server.get("headers") if isinstance(server, (dict, Mapping)) else None
+    if not isinstance(found, (dict, Mapping)):
         found = metadata_of(request).get("headers")
-    if not isinstance(found, Mapping):
+    if not isinstance(found, (dict, Mapping)):
         return {}
     return {str(name).lower(): value for name, value in found.items() if isinstance(value, str)}
 
@@ -149,7 +158,7 @@ def _session(request: Mapping[str, Any], meta: Mapping[str, Any], headers: Mappi
 
 
 def _prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {name[len(prefix) :]: value for name, value in values.items() if str(name).startswith(prefix)}
+    return {name[len(prefix) :]: values[name] for name in values if isinstance(name, str) and name.startswith(prefix)}
 
 
 def _first(places: _Places, name: str) -> tuple[str, str]:
@@ -160,15 +169,14 @@ def _first(places: _Places, name: str) -> tuple[str, str]:
     return "", ""
 
 
-def _evidence(places: _Places) -> Iterator[Evidence]:
-    """Evidence as JSON says it; what is malformed is left out."""
-    for _, values in places[:1]:
-        items = values.get("evidence")
-        for item in items if isinstance(items, Sequence) and not isinstance(items, str) else ():
-            if isinstance(item, Mapping) and isinstance(item.get("score"), (int, float)) and 0 <= item["score"] <= 1:
-                count = item.get("count", 1)
-                yield Evidence(
-                    source=str(item.get("source") or "caller")[:_LONGEST],
-                    score=float(item["score"]),
-                    count=count if isinstance(count, int) and count >= 0 else 1,
-                )
+def _evidence(own: Any) -> Iterator[Evidence]:
+    """Evidence as a caller's JSON says it; what is malformed is left out."""
+    items = own.get("evidence") if isinstance(own, Mapping) else None
+    for item in items if isinstance(items, Sequence) and not isinstance(items, str) else ():
+        if isinstance(item, Mapping) and isinstance(item.get("score"), (int, float)) and 0 <= item["score"] <= 1:
+            count = item.get("count", 1)
+            yield Evidence(
+                source=str(item.get("source") or "caller")[:_LONGEST],
+                score=float(item["score"]),
+                count=count if isinstance(count, int) and count >= 0 else 1,
+            )

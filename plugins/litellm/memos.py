@@ -39,8 +39,11 @@ class Memos:
     def of(self, task: str) -> Memo:
         """What is remembered of a task."""
         with self._lock:
-            memo = self._memos.setdefault(task, Memo())
-            self._memos.move_to_end(task)
+            memo = self._memos.get(task)
+            if memo is None:
+                memo = self._memos[task] = Memo()
+            else:
+                self._memos.move_to_end(task)
             while len(self._memos) > self._remember:
                 self._memos.popitem(last=False)
             return memo
@@ -65,16 +68,13 @@ class Memos:
 
     def ask_tools(self, decision: Decision, calls: Iterable[tuple[str, str, str]]) -> None:
         """Note the tool calls of a reply, `(id, name, arguments)` each, in its step."""
-        found = list(calls)
-        if not found:
-            return
         ledger = self._router.ledger(decision.task)
         steps = ledger.steps[-16:] if ledger is not None else ()
         step = next((item for item in reversed(steps) if item.id == decision.id), None)
         if step is None:
             return
         memo = self.of(decision.task)
-        for call_id, name, arguments in found:
+        for call_id, name, arguments in calls:
             mark = hashlib.blake2b(f"{name}\0{arguments}".encode("utf-8", "replace"), digest_size=8).hexdigest()
             call = ToolCall(name=name, fingerprint=mark)
             step.tool_calls.append(call)

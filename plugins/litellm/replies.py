@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,9 @@ _UNPRICED_BY_TOKENS = ("image", "speech", "transcription", "video", "ocr", "sear
 """Kinds of call whose price is not that of tokens: LiteLLM's own cost counts."""
 
 
-def outcome_of(event: Mapping[str, Any], response: Any, start: Any, end: Any, use_cost: bool) -> Outcome:
+def outcome_of(
+    event: Mapping[str, Any], response: Any, start: Any, end: Any, use_cost: bool, *, call_id: str, model: str
+) -> Outcome:
     """Read a call that returned.
 
     Args:
@@ -26,28 +29,39 @@ def outcome_of(event: Mapping[str, Any], response: Any, start: Any, end: Any, us
         start: when the call began.
         end: when it ended.
         use_cost: True = take LiteLLM's own cost where it knows one, since the pool has no price.
+        call_id: what it is billed under.
+        model: its name in the pool.
     """
     told = getattr(response, "_hidden_params", None) or {}
     seconds = told.get(SECONDS) if hasattr(told, "get") else None
-    outcome = Outcome(seconds=float(seconds) if isinstance(seconds, (int, float)) else seconds_between(start, end))
+    took = float(seconds) if isinstance(seconds, (int, float)) else seconds_between(start, end)
     if event.get("cache_hit"):  # LiteLLM's own cache answered: no provider was asked
-        outcome.usd = 0.0
-        return outcome
+        return Outcome(call_id=call_id, model=model, seconds=took, usd=0.0)
     usage = _get(response, "usage") or event.get("standard_logging_object")
-    prompt = _count(_first(usage, "prompt_tokens", "input_tokens"))
-    details = _first(usage, "prompt_tokens_details", "input_tokens_details")
-    cached = _count(_get(details, "cached_tokens"))
-    if _get(usage, "prompt_tokens") is None and _get(usage, "cache_read_input_tokens") is not None:
-        cached = _count(_get(usage, "cache_read_input_tokens"))  # Anthropic counts the cached ones apart
-        prompt += cached + _count(_get(usage, "cache_creation_input_tokens"))
-    outcome.prompt_tokens, outcome.cached_tokens = prompt, min(cached, prompt)
-    outcome.completion_tokens = _count(_first(usage, "completion_tokens", "output_tokens"))
-    outcome.tokens_estimated = _estimated(event, response, outcome, details is not None)
-    cost = event.get("response_cost")
-    by_tokens = not any(kind in str(event.get("call_type")) for kind in _UNPRICED_BY_TOKENS)
-    if isinstance(cost, (int, float)) and cost >= 0 and (not by_tokens or (use_cost and cost > 0)):
-        outcome.usd = float(cost)
-    return outcome
+    said = _get(usage, "prompt_tokens")
+    if said is not None:
+        prompt, details = _count(said), _get(usage, "prompt_tokens_details")
+        cached = _count(_get(details, "cached_tokens"))
+    else:
+        prompt, details = _count(_get(usage, "input_tokens")), _get(usage, "input_tokens_details")
+        read = _get(usage, "cache_read_input_tokens")
+        cached = _count(_get(details, "cached_tokens") if read is None else read)
+        if read is not None:  # Anthropic counts the cached ones apart
+            prompt += cached + _count(_get(usage, "cache_creation_input_tokens"))
+    completion = _count(_first(usage, "completion_tokens", "output_tokens"))
+    cost, usd = event.get("response_cost"), None
+    if isinstance(cost, (int, float)) and 0 <= cost < math.inf and ((use_cost and cost > 0) or not _by_tokens(event)):
+        usd = float(cost)
+    return Outcome(
+        call_id=call_id,
+        model=model,
+        seconds=took,
+        prompt_tokens=prompt,
+        cached_tokens=min(cached, prompt),
+        completion_tokens=completion,
+        tokens_estimated=_estimated(event, response, prompt, completion, details is not None),
+        usd=usd,
+    )
 
 
 def failure_of(event: Mapping[str, Any], start: Any, end: Any) -> Outcome:
@@ -88,10 +102,13 @@ def text_of(response: Any) -> str:
 
 def tool_calls_of(response: Any) -> Iterator[tuple[str, str, str]]:
     """(id, name, arguments) of each tool the reply asks for."""
-    for choice in _get(response, "choices") or ():
+    choices = _get(response, "choices")
+    for choice in choices or ():
         for call in _get(_get(choice, "message"), "tool_calls") or ():
             function = _get(call, "function")
             yield str(_get(call, "id") or ""), str(_get(function, "name") or ""), str(_get(function, "arguments") or "")
+    if choices:
+        return
     for item in _get(response, "output") or _get(response, "content") or ():
         if _get(item, "type") in ("function_call", "tool_use"):
             arguments = _get(item, "arguments") or _get(item, "input")
@@ -118,13 +135,19 @@ def reply_digest(response: Any) -> bytes:
     return fingerprint({"role": "assistant", "content": text_of(response), "tool_calls": calls})
 
 
-def _estimated(event: Mapping[str, Any], response: Any, outcome: Outcome, detailed: bool) -> bool:
+def _by_tokens(event: Mapping[str, Any]) -> bool:
+    """Whether a call is of a kind whose price is that of its tokens."""
+    kind = str(event.get("call_type"))
+    return kind == "acompletion" or not any(other in kind for other in _UNPRICED_BY_TOKENS)
+
+
+def _estimated(event: Mapping[str, Any], response: Any, prompt: int, completion: int, detailed: bool) -> bool:
     """Whether LiteLLM counted the tokens itself, as it does for a stream whose server reported none and does not tell.
 
     A server that reports usage usually adds details; where there are none, LiteLLM's count is made again and compared.
     """
     if not event.get("stream"):
-        return outcome.prompt_tokens == 0 and outcome.completion_tokens == 0
+        return prompt == 0 and completion == 0
     if detailed:
         return False
     import litellm
@@ -132,9 +155,9 @@ def _estimated(event: Mapping[str, Any], response: Any, outcome: Outcome, detail
     model, messages = str(event.get("model") or ""), event.get("messages")
     try:
         own = litellm.token_counter(model=model, text=text_of(response), count_response_tokens=True)
-        if own != outcome.completion_tokens:
+        if own != completion:
             return False
-        return not messages or litellm.token_counter(model=model, messages=messages) == outcome.prompt_tokens
+        return not messages or litellm.token_counter(model=model, messages=messages) == prompt
     except OSError:  # some tokenizers are fetched from the network
         return True
 

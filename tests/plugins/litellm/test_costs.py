@@ -106,11 +106,11 @@ async def test_cached_prompt_tokens_cost_their_own_price(server, routing, llm_ro
 @pytest.mark.parametrize("kind", ["aimage_generation", "aspeech", "atranscription", "arerank"])
 def test_kinds_of_call_without_tokens_cost_what_litellm_says(kind):
     event = {"call_type": kind, "response_cost": 0.04}
-    assert outcome_of(event, object(), None, None, use_cost=False).usd == 0.04
+    assert outcome_of(event, object(), None, None, use_cost=False, call_id="1", model="m").usd == 0.04
 
 
 def test_litellms_cost_of_tokens_counts_only_where_the_pool_has_no_price():
     event = {"call_type": "acompletion", "response_cost": 0.04}
-    assert outcome_of(event, object(), None, None, use_cost=False).usd is None
-    assert outcome_of(event, object(), None, None, use_cost=True).usd == 0.04
-    assert outcome_of({**event, "response_cost": 0.0}, object(), None, None, use_cost=True).usd is None
+    assert outcome_of(event, object(), None, None, use_cost=False, call_id="1", model="m").usd is None
+    assert outcome_of(event, object(), None, None, use_cost=True, call_id="1", model="m").usd == 0.04
+    assert outcome_of({**event, "response_cost": 0.0}, object(), None, None, use_cost=True, call_id="1", model="m").usd is None
