@@ -30,6 +30,10 @@ _T95 = (
 """Two-sided 95 % quantiles of Student's t for 1 … 19 degrees of freedom; 1.96 … 2.09 beyond are close to the normal's."""
 
 
+ONE_SEED = "One seed gives no interval: ± 0 stands for one that is not known."
+"""Said below a table of means over a single seed."""
+
+
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean, standard deviation and half the width of the 95 % interval of the mean (Student's t); zeros for one value."""
     if len(values) < 2:

@@ -17,6 +17,7 @@ from steproute.benchmarks.progrouter.figures import write_pareto, write_shares
 from steproute.benchmarks.progrouter.methods import METHODS, Job, Run, run
 from steproute.benchmarks.progrouter.summary import Estimate, Row, as_dict, front, summarise
 from steproute.benchmarks.simulator.variants import TARGET_J
+from steproute.benchmarks.statistics import ONE_SEED
 from steproute.errors import ConfigError, unknown_name
 
 app = typer.Typer(add_completion=False)
@@ -42,6 +43,8 @@ def progrouter(
     console = Console(width=max(Console().width, 140))
     for phase, rows in phases.items():
         show(console, rows, f"{'After' if phase == 'steady' else 'During'} the first {warmup} tasks")
+    if seeds == 1:
+        console.print(ONE_SEED, style="dim", highlight=False)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         steady, over = phases["steady"], f"{seeds} seeds, {tasks - warmup} tasks each after {warmup}"

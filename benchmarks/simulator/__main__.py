@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from steproute.benchmarks.simulator.compare import Job, compare, summary
 from steproute.benchmarks.simulator.variants import VARIANTS
+from steproute.benchmarks.statistics import ONE_SEED
 from steproute.errors import ConfigError, unknown_name
 
 
@@ -43,6 +44,8 @@ def main(
         sys.stdout.write("\n")
     else:
         show(found)
+        if seeds == 1:
+            Console().print(ONE_SEED, style="dim", highlight=False)
 
 
 def chosen(only: str) -> list[str]:

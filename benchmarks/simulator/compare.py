@@ -108,4 +108,6 @@ def interval(values: Sequence[float]) -> dict[str, float]:
 def _claim(text: str, gap: Sequence[float]) -> dict[str, Any]:
     found = interval(gap)
     verdict = "holds" if found["mean"] > found["ci95"] else "does not hold" if found["mean"] <= 0 else "not decided"
+    if len(gap) < 2:
+        verdict = "not decided"  # one seed has no interval
     return {"claim": text, "difference": found, "verdict": verdict}

@@ -40,6 +40,8 @@ def test_feasibility_comes_first_then_quality():
         "thrifty": ("energy_j", "seconds"),
         "worse": ("seconds",),
     }
+    (alone,) = summarise(made("good", (0.8, 3000)), 7000)
+    assert (alone.feasible, alone.sure) == (True, False)
     assert summarise(RUNS, 7000, "cold")[0].values["energy_j"].mean == 1.0
 
 
@@ -79,4 +81,7 @@ def test_the_command_writes_a_table_and_three_figures(tmp_path):
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert len(summary["steady"]) == len(summary["cold"]) == 6
     assert summary["steady"][0]["size"]["small"]["mean"] in (0.0, 1.0)
+    assert "One seed" not in done.output
+    told = CliRunner().invoke(app, ["--seeds", "1", *arguments[2:6], "--method", "fixed alpha-3b"]).output
+    assert "One seed gives no interval" in told
     assert CliRunner().invoke(app, ["--tasks", "30", "--warmup", "30"]).exit_code == 2

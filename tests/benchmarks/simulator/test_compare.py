@@ -47,6 +47,8 @@ def test_claims_are_decided_seed_by_seed():
         for claim in orderings({FULL: runs(1.0), "naive ratio": runs(0.5, energy=7001)})
     }
     assert over == {"quality: full > naive ratio": True}
+    (alone,) = orderings({FULL: runs(1.0), "naive ratio": runs(0.5)})
+    assert (alone["difference"]["mean"], alone["verdict"]) == (0.5, "not decided")
     assert verdicts["quality: full > structured only"] == "holds"
     assert verdicts["quality: full > semantic only"] == "does not hold"
     assert verdicts["quality: full > plain average"] == "not decided"
@@ -120,5 +122,8 @@ def test_the_command():
     found = json.loads(done.output)
     assert [row["variant"] for row in found["routing"]] == ["fixed alpha-3b", "no predictor"]
     assert set(found["routing"][0]["quality"]) == {"mean", "sd", "ci95"}
-    assert "fixed alpha-3b" in CliRunner().invoke(app, arguments).output
+    told = CliRunner().invoke(app, arguments).output
+    assert "fixed alpha-3b" in told
+    assert "One seed" not in told
+    assert "One seed gives no interval" in CliRunner().invoke(app, ["--seeds", "1", *arguments[2:]]).output
     assert CliRunner().invoke(app, ["--tasks", "30", "--warmup", "30"]).exit_code == 2
