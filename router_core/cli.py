@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 from shutil import which
 from typing import Annotated, Any
@@ -69,6 +69,23 @@ replay = typer.Typer(
     no_args_is_help=True, help="Replay a table of outcomes, or `replay -- COMMAND`: a recorded program."
 )
 models = typer.Typer(no_args_is_help=True, help="What models take: time and energy.")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"steproute {version('steproute')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Choose the model of every LLM call of an agent."""
+
+
 app.add_typer(models, name="models")
 app.add_typer(run, name="run", cls=EntryPointGroup)
 app.add_typer(record, name="record", cls=ProgramGroup)

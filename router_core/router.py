@@ -181,7 +181,7 @@ class Router:
             The decision; the same (task, step, attempt) gives the same one.
 
         Raises:
-            NoEligibleModel: no model has what the step needs.
+            NoEligibleModel: no model has what the step needs, or each has failed at it; a new key as `step` tries all again.
             BudgetExceeded: a hard limit leaves none that fits.
         """
         with self._lock:
