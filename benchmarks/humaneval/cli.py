@@ -31,7 +31,7 @@ LIVE = "steproute run humaneval --backend ollama --models small=qwen2.5-coder:0.
 @app.command(epilog=f"Live models: {LIVE}")
 def humaneval(
     policy: PolicyOption = POLICIES,
-    framework: Annotated[str, typer.Option(help="ag2, langgraph or plain.")] = "ag2",
+    framework: Annotated[str, typer.Option(help="ag2, langgraph, litellm or plain.")] = "ag2",
     backend: Annotated[str, typer.Option(help="cassette, ollama, litellm or local.")] = "cassette",
     models: Annotated[
         str, typer.Option(help="`name` or `name=deployment`, comma-separated; default: the recorded three.")
