@@ -63,7 +63,9 @@ def read_prompt(
     # tools are sent with every call, yet their schemas are only known to the client: one has about 400 characters
     tokens, images = 100 * len(tools), 0
     ends, pieces, reasoning = [], [], False
+    human: list[BaseMessage] = []
     for message in messages:
+        family = type(message).__mro__  # pydantic's `isinstance` is slow to say no, and a call has many messages
         kind, content = message.type, message.content
         pieces.append(f"\x1e{kind}")
         if isinstance(content, str):
@@ -79,13 +81,15 @@ def read_prompt(
                 else:
                     characters += len(_text(block))
                 pieces.append(repr(block))
-        if isinstance(message, AIMessage):
+        if HumanMessage in family:
+            human.append(message)
+        elif AIMessage in family and isinstance(message, AIMessage):
             reasoning = reasoning or bool(message.additional_kwargs)
             for call in message.tool_calls:
                 text = f"{call['name']} {call['args']}"
                 pieces.append(text)
                 characters += len(text)
-        elif isinstance(message, ToolMessage):
+        elif ToolMessage in family and isinstance(message, ToolMessage):
             pieces.append(f"{message.tool_call_id} {message.status}")
         tokens += characters // CHARACTERS_PER_TOKEN + _OVERHEAD_TOKENS
         ends.append(tokens)
@@ -95,7 +99,6 @@ def read_prompt(
         tokens = counted
     needs = Needs(tools=bool(tools), vision=images > 0, structured=structured, context_tokens=tokens + room)
     mark = hashlib.blake2b("\x1f".join(pieces).encode("utf-8", "replace"), digest_size=8)
-    human = [message for message in messages if isinstance(message, HumanMessage)]
     goal = shown(human[0]) if human else ""
     return Prompt(messages, tokens, needs, _latest(messages, human), mark.hexdigest(), goal, ends, reasoning)
 
@@ -109,7 +112,7 @@ def served(prompt: Prompt, author_of: Callable[[BaseMessage], str]) -> dict[str,
     """
     found: dict[str, int] = {}
     for message, end in zip(prompt.messages, prompt.ends, strict=False):
-        if isinstance(message, AIMessage) and (name := author_of(message)):
+        if AIMessage in type(message).__mro__ and (name := author_of(message)):
             found[name] = end
     return found
 
