@@ -17,7 +17,7 @@ from steproute.benchmarks.coderouterbench.named import NO_PROMPTS, Named, named_
 from steproute.benchmarks.coderouterbench.plot import write_plot
 from steproute.benchmarks.coderouterbench.replay import Replay, ReplaySettings, replay
 from steproute.benchmarks.coderouterbench.table import OutcomeTable, load_prior
-from steproute.benchmarks.statistics import mean_interval
+from steproute.benchmarks.statistics import ONE_SEED, mean_interval
 from steproute.errors import ConfigError, unknown_name
 
 MODES = ("cold", "prior", "probing")
@@ -93,7 +93,8 @@ def replay_table(
     console.width = max(console.width, 140)
     heading = f"{title}: {len(table.tasks)} tasks, {len(table.models)} models, {mode}, seeds {seed_base}–{seed_base + seeds - 1}"
     console.print(_table(rows, heading))
-    console.print("mean ± sd over orders \\[half the 95 % interval of the mean]", style="dim")
+    one = ONE_SEED if seeds == 1 else "mean ± sd over orders \\[half the 95 % interval of the mean]"
+    console.print(one, style="dim")
     for row in rows:
         if row.get("note", NO_PROMPTS) != NO_PROMPTS:
             console.print(f"{row['policy']}: {row['note']}", style="dim", highlight=False)

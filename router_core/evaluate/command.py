@@ -44,8 +44,10 @@ def _policy(given: str) -> str | Mapping[str, Any]:
         return given
     import yaml
 
+    from steproute.handwritten import read_yaml
+
     try:
-        found = yaml.safe_load(Path(given).read_text(encoding="utf-8"))
+        found = read_yaml(Path(given))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"policy: {given}: cannot be read ({type(error).__name__})") from None
     if not isinstance(found, Mapping) or "name" not in found:

@@ -33,7 +33,8 @@ def test_importing_loads_no_framework_and_nothing_that_is_used_later():
     assert not {
         name
         for name in ours
-        if name.split(".")[1] in ("plugins", "integrations", "benchmarks", "cli", "store", "telemetry", "testing", "verify")
+        if name.split(".")[1]
+        in ("plugins", "integrations", "benchmarks", "cli", "store", "telemetry", "testing", "verify")
     }
 
 

@@ -113,4 +113,7 @@ def test_litellms_cost_of_tokens_counts_only_where_the_pool_has_no_price():
     event = {"call_type": "acompletion", "response_cost": 0.04}
     assert outcome_of(event, object(), None, None, use_cost=False, call_id="1", model="m").usd is None
     assert outcome_of(event, object(), None, None, use_cost=True, call_id="1", model="m").usd == 0.04
-    assert outcome_of({**event, "response_cost": 0.0}, object(), None, None, use_cost=True, call_id="1", model="m").usd is None
+    assert (
+        outcome_of({**event, "response_cost": 0.0}, object(), None, None, use_cost=True, call_id="1", model="m").usd
+        is None
+    )
