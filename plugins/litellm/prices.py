@@ -51,11 +51,12 @@ def _price(place: Mapping[str, Any]) -> Price | None:
     given = [_number(place.get(f"{side}_cost_per_token")) for side in ("input", "output")]
     if given[0] is None and given[1] is None:
         return None
-    cached = _number(place.get("cache_read_input_token_cost"))
+    cached, written = (_number(place.get(f"cache_{name}_input_token_cost")) for name in ("read", "creation"))
     return Price(
         input=(given[0] or 0) * _MILLION,
         output=(given[1] or 0) * _MILLION,
         cached_input=None if cached is None else cached * _MILLION,
+        cache_write=None if written is None else written * _MILLION,
     )
 
 

@@ -42,12 +42,14 @@ def outcome_of(
     if said is not None:
         prompt, details = _count(said), _get(usage, "prompt_tokens_details")
         cached = _count(_get(details, "cached_tokens"))
+        written = _count(_get(details, "cache_creation_tokens")) or _count(_get(usage, "cache_creation_input_tokens"))
     else:
         prompt, details = _count(_get(usage, "input_tokens")), _get(usage, "input_tokens_details")
         read = _get(usage, "cache_read_input_tokens")
         cached = _count(_get(details, "cached_tokens") if read is None else read)
+        written = _count(_get(usage, "cache_creation_input_tokens"))
         if read is not None:  # Anthropic counts the cached ones apart
-            prompt += cached + _count(_get(usage, "cache_creation_input_tokens"))
+            prompt += cached + written
     completion = _count(_first(usage, "completion_tokens", "output_tokens"))
     cost, usd = event.get("response_cost"), None
     if isinstance(cost, (int, float)) and 0 <= cost < math.inf and ((use_cost and cost > 0) or not _by_tokens(event)):
@@ -58,6 +60,7 @@ def outcome_of(
         seconds=took,
         prompt_tokens=prompt,
         cached_tokens=min(cached, prompt),
+        written_tokens=min(written, max(prompt - cached, 0)),
         completion_tokens=completion,
         tokens_estimated=_estimated(event, response, prompt, completion, details is not None),
         usd=usd,

@@ -66,12 +66,12 @@ def test_row_6_two_routers_of_one_default_configuration_do_not_share_it():
     before = (other.pool.names, other.budget, other.accounts.limits, other.accounts.queues)
     one.pool.add(Model("c", price="free"))
     one.pool.retire("a")
-    one.policy._strengths["z"] = 5.0  # type: ignore[attr-defined]
+    one.policy.capability.add("z", 0.9)  # type: ignore[attr-defined]
     one.accounts.limits["usd"] = Limit(limit=1e-9)
     one.accounts.queues["usd"] = 7.0
     one.observe(one.decide("t"), Outcome(completion_tokens=9, evidence=[Evidence(source="judge", score=1)]))
     assert (other.pool.names, other.budget, other.accounts.limits, other.accounts.queues) == before
-    assert "z" not in other.policy._strengths  # type: ignore[attr-defined]
+    assert "z" not in other.policy.capability.models  # type: ignore[attr-defined]
     assert other.estimator is not one.estimator
     assert other.decide("t").model.name in ("a", "b")
 

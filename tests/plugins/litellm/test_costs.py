@@ -103,6 +103,32 @@ async def test_cached_prompt_tokens_cost_their_own_price(server, routing, llm_ro
     assert outcome.usd == pytest.approx((1 * 1 + 10 * 0.1 + 17 * 2) / 1e6)
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 30, "cache_creation_tokens": 50}},
+        {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 30}, "cache_creation_input_tokens": 50},
+        {"input_tokens": 20, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 50},
+    ],
+)
+def test_prompt_tokens_written_to_a_cache_cost_their_own_price(usage):
+    event = {"call_type": "acompletion"}
+    seen = outcome_of(event, {"usage": usage}, None, None, use_cost=False, call_id="1", model="m")
+    assert (seen.prompt_tokens, seen.cached_tokens, seen.written_tokens) == (100, 30, 50)
+    price = price_of(
+        {
+            "litellm_params": {
+                "model": "x/y",
+                "input_cost_per_token": 1e-6,
+                "output_cost_per_token": 2e-6,
+                "cache_read_input_token_cost": 1e-7,
+                "cache_creation_input_token_cost": 1.25e-6,
+            }
+        }
+    )
+    assert price.usd(100, 0, 30, 50) == pytest.approx((20 + 3 + 62.5) / 1e6)
+
+
 @pytest.mark.parametrize("kind", ["aimage_generation", "aspeech", "atranscription", "arerank"])
 def test_kinds_of_call_without_tokens_cost_what_litellm_says(kind):
     event = {"call_type": kind, "response_cost": 0.04}
