@@ -23,7 +23,7 @@ class Board:
 
     kind: Kind = "counter"
     source = "stand-in"
-    wrap_j = None
+    wrap_j: float | None = None
 
     def __init__(self, index: int, read_s: float):
         self.name, self._read_s = f"gpu{index}", read_s
