@@ -49,15 +49,16 @@ def test_readme_has_the_one_line() -> None:
     assert any("attach(router, group_chat)" in block for block in BLOCKS)
 
 
-def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("ag2")
     agents = pytest.importorskip("langchain.agents")
     from ag2 import Agent
     from ag2.config import OpenAIConfig
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
-    from steproute import Evidence, Outcome
+    from steproute import Budget, Evidence, Model, Outcome
 
+    monkeypatch.chdir(tmp_path)  # the store's file
     space: dict[str, object] = {
         "group_chat": Agent("coder", config=OpenAIConfig("small", api_key="none")),
         "ChatOllama": lambda model: GenericFakeChatModel(messages=iter(())),
@@ -66,9 +67,12 @@ def test_readme_blocks_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         "tools": [],
         "call": lambda model, prompt: f"{model} answers",
         "prompt": "write a function",
+        "models": [Model("small", price="free"), Model("large", price="free")],
+        "budget": Budget(),
         "Evidence": Evidence,
         "Outcome": Outcome,
     }
     for block in BLOCKS:
         exec(compile(block, "README.md", "exec"), space)
+    space["router"].close()  # type: ignore[attr-defined]
     assert "expected cost" in capsys.readouterr().out  # what `decision.why()` prints
