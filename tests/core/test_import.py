@@ -23,7 +23,7 @@ LATER = {
 
 @pytest.fixture
 def no_collection():
-    """Python 3.11's parser fails where a collection runs somebody's finaliser in the middle of it (CPython issue 106905)."""
+    """Python 3.11's parser fails where a collection runs somebody's finaliser in the middle of it."""
     gc.disable()
     yield
     gc.enable()
