@@ -95,12 +95,17 @@ def profile_model(
         samples.append(_call(backend, name, 64, 16, load, meter, clock, rng))
         told(_line(samples[-1]))
     pairs = [pair for _ in range(load.repeats) for pair in LENGTHS]
-    for prompt, completion in pairs:
+    waiting = list(HELD_OUT)
+    held: list[Sample] = []
+    for number, (prompt, completion) in enumerate(pairs):
         if clock() - began > load.seconds and len(samples) >= load.loads + 6:
             break
         samples.append(_call(backend, name, prompt, completion, load, meter, clock, rng))
         told(_line(samples[-1]))
-    held = [_call(backend, name, *pair, load, meter, clock, rng) for pair in HELD_OUT]
+        # in between, not at the end: a machine that gets warmer or busier meets both alike
+        if waiting and (number + 1) * len(HELD_OUT) // len(pairs) > len(held):
+            held.append(_call(backend, name, *waiting.pop(0), load, meter, clock, rng))
+    held += [_call(backend, name, *pair, load, meter, clock, rng) for pair in waiting]
     share = (time.process_time() - cpu) / max(clock() - began, 1e-9)
     source = f"fitted {datetime.now(timezone.utc):%Y-%m-%d} to {len(samples)} calls, {os.cpu_count()} CPU cores"
     profile = fit_profile(samples, f"{source}, {getattr(meter, 'source', 'metered')}" if meter else source)
