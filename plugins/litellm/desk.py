@@ -206,7 +206,7 @@ class Desk:
         call.give_up(attempt)
         decision = attempt.decision
         if replies.blameless(event):
-            self.router.accounts.release(decision.reservation)
+            self.router.withdraw(decision)
             return None
         outcome = replies.failure_of(event, start, end)
         outcome.call_id, outcome.model = f"{decision.id}/failed", attempt.model(deployment)
