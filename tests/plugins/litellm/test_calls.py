@@ -145,6 +145,7 @@ async def test_a_request_the_provider_refuses_is_no_fault_of_the_model(server, r
     await plugin.heard(1)
     assert plugin.router.accounts.spending("t").reserved.get("usd", 0) == 0
     assert plugin.router.spent("t").get("usd", 0) == 0
+    assert [plugin.router.fleet.in_flight(name) for name in ("small", "large")] == [0, 0]
 
 
 async def test_a_stream_is_asked_for_its_usage(server, routing, llm_router):
