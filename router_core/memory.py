@@ -10,11 +10,14 @@ from threading import RLock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from pydantic_core import from_json, to_json
 
+from steproute.blocks import Blocks, pack, unpack
 from steproute.embed import Embedder, Vectors
 from steproute.errors import ConfigError
 
 CAPACITY = 20_000
+STATE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,11 @@ class Neighbour:
 
 @runtime_checkable
 class ExperienceMemory(Protocol):
-    """Holds the latest `capacity` experiences, first in, first out. Safe to share between threads."""
+    """Holds the latest `capacity` experiences, first in, first out. Safe to share between threads.
+
+    One that ends with the process has `state()` and `load(state)` as well, see `ExactMemory`: a store then keeps it. One
+    without them outlives the process by itself.
+    """
 
     dim: int
     capacity: int
@@ -130,6 +137,9 @@ class ExactMemory:
         self._entries: list[Experience] = []
         self._next = 0
         """Slot the next experience goes to; once full it is the slot of the oldest."""
+        self._added = 0
+        """Running number of the next experience."""
+        self._blocks = Blocks(self._encode)
         self._lock = RLock()
 
     def __len__(self) -> int:
@@ -155,6 +165,7 @@ class ExactMemory:
             else:
                 self._entries[slot] = experience
             self._next = (slot + 1) % self.capacity
+            self._added += 1
 
     def nearest(self, embedding: Vectors, k: int = 10) -> list[Neighbour]:
         """See `ExperienceMemory.nearest`."""
@@ -173,6 +184,61 @@ class ExactMemory:
             age = (self._next - 1 - slots) % max(n, 1)
             best = slots[np.lexsort((age, -likeness[slots]))][:k]
             return [Neighbour(self._entries[slot], float(likeness[slot])) for slot in best]
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Every experience as plain JSON values: `blocks` of JSON text, with embeddings as base64 of float32."""
+        with self._lock:
+            held = len(self._entries)
+            blocks = self._blocks.texts(self._added - held, self._added)
+            return {"version": STATE_VERSION, "dim": self.dim, "held": held, "added": self._added, "blocks": blocks}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Hold what `state` gave, and nothing else; nothing changes if that fails.
+
+        Raises:
+            ConfigError: the state is of another version or dimension, or malformed.
+        """
+        seen = (state.get("version"), state.get("dim"))
+        if seen != (STATE_VERSION, self.dim):
+            raise ConfigError(f"memory state: version and dim: seen {seen}; allowed: {(STATE_VERSION, self.dim)}")
+        fresh, made = ExactMemory(self.dim, self.capacity), Blocks(self._encode)
+        try:
+            added, first = int(state["added"]), int(state["added"]) - int(state["held"])
+            fresh._added = first
+            for text in state["blocks"]:
+                start, experiences = _decode(text, self.dim)
+                if start > fresh._added:
+                    raise ValueError(f"seen number {start}; needed: {fresh._added}")
+                for experience in experiences[fresh._added - start :]:
+                    fresh.add(experience)
+                made.adopt(start, start + len(experiences), text)
+            if fresh._added != added:
+                raise ValueError(f"seen experiences up to number {fresh._added}; needed: {added}")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"memory state: {type(error).__name__}: {error}"[:300]) from None
+        with self._lock:
+            self._columns, self._entries = fresh._columns, fresh._entries
+            self._next, self._added, self._blocks = fresh._next, fresh._added, made
+
+    def filled(self) -> str | None:
+        """A block that is full since the last one given, see `Blocks.filled`."""
+        return self._blocks.filled(self._added)
+
+    def _encode(self, first: int, end: int) -> str:
+        start = self._next - self._added  # from a running number to its slot
+        items = [self._entries[(n + start) % self.capacity] for n in range(first, end)]
+        embeddings = pack(np.array([item.embedding for item in items]), "<f4")
+        rows = [[item.model, item.score, dict(item.cost), dict(item.trace)] for item in items]
+        return to_json({"first": first, "rows": rows, "embeddings": embeddings}).decode()
+
+
+def _decode(text: str, dim: int) -> tuple[int, list[Experience]]:
+    """A block's first running number and its experiences."""
+    block = from_json(text)
+    rows = zip(unpack(block["embeddings"], "<f4", len(block["rows"]), dim), block["rows"], strict=True)
+    return int(block["first"]), [Experience(vector, *row) for vector, row in rows]
 
 
 def unit(vector: Vectors) -> Vectors:

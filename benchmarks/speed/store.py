@@ -2,6 +2,8 @@
 
 `python benchmarks/speed/store.py overhead` · CPU that a SQLite store adds to decide + observe, its commit included.
 `... million [--rows N]` · explain, log and restart with N logged decisions.
+`... restarts --store FILE [--only knn,acrouter]` · every policy of the registry on a file of N decisions, made where there is
+none: its start from the log, the longest that a step then waits for snapshots, its restart, whether it then decides as before.
 `... workers [--store URL] [--workers 8 --tasks 200 --steps 5]` · several processes on one store: throughput, latency, and
 whether an outcome was lost or a limit passed.
 
@@ -47,14 +49,22 @@ def make(store: Store | None, policy: str) -> Router:
     return Router(candidates(), budget(), policy, seed=0, on_error="raise", store=store)
 
 
-def stepper(router: Router) -> Callable[[], None]:
-    """One decision and its outcome; a task ends after `STEPS` of them."""
+RECORDING = {"q": {f"m{i}": 0.1 * i for i in range(CANDIDATES)}}
+
+
+def stepper(router: Router, texts: bool = False) -> Callable[[], None]:
+    """One decision and its outcome, of a step with a text of its own where asked; a task ends after `STEPS` of them."""
     numbers = iter(range(10**9))
 
     def step() -> None:
         number = next(numbers)
         task = f"task-{number // STEPS}"
-        decision = router.decide(Task(id=task, domain="code"), "coder", prompt_tokens=900, max_tokens=256)
+        text = (
+            f"ticket {number}: the {number % 89}th function returns {number % 53} for {number % 97}" if texts else None
+        )
+        decision = router.decide(
+            Task(id=task, domain="code"), "coder", prompt_tokens=900, max_tokens=256, text=text, extra=RECORDING
+        )
         evidence = [Evidence(source="syntax", score=1.0), Evidence(source="examples", score=0.5, count=4)]
         found = Outcome(prompt_tokens=900, completion_tokens=120, seconds=1.5, evidence=evidence)
         router.observe(decision, found, output="def f(): return 1")
@@ -120,6 +130,114 @@ def million(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     found["restart_ms"] = round(1e3 * statistics.median([_timed(start) for _ in range(3)]), 1)
     return found
+
+
+# --- every policy --------------------------------------------------------------------------------------------
+
+
+def restarts(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Each policy learns from the end of a long log, is snapshotted, and started again in a process of its own."""
+    from steproute.policies import policy_names
+
+    path = Path(options.store or folder / "restarts.db")
+    if not path.exists():
+        _fill(path, options.rows)
+    found: dict[str, Any] = {}
+    context = multiprocessing.get_context("spawn")
+    for name in options.only.split(",") if options.only else policy_names():
+        answers: list[dict[str, Any]] = []
+        for again in (False, True, True, True):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_start, args=(str(path), name, again, theirs))
+            process.start()
+            answers.append(ours.recv())
+            process.join(60)
+        found[name] = {
+            "from_the_log_s": answers[0]["start_s"],
+            "stall_ms": answers[0]["stall_ms"],
+            "stall_cpu_ms": answers[0]["stall_cpu_ms"],
+            "snapshot_mb": answers[0]["mb"],
+            "restart_s": statistics.median(answer["start_s"] for answer in answers[1:]),
+            "restart_cpu_s": statistics.median(answer["cpu_s"] for answer in answers[1:]),
+            "as_before": float(all(answer["next"] == answers[0]["next"] for answer in answers[1:])),
+        }
+        if not options.json:
+            out(f"  {name:16}{'  '.join(f'{key} {value:.3f}' for key, value in found[name].items())}\n")
+    return found if options.json else {"decisions": float(options.rows)}
+
+
+def _fill(path: Path, rows: int) -> None:
+    """A store whose rows hold all that any policy reads: embeddings of requests and of states, and the trees' features."""
+    from steproute.predict.dual_path import DualPathConfig, DualPathEstimator
+
+    estimator = DualPathEstimator(DualPathConfig(min_rows=10_000_000))
+    router = Router(
+        candidates(), budget(), "acrouter", estimator=estimator, seed=0, on_error="raise", store=Store(path)
+    )
+    step = stepper(router, texts=True)
+    for _ in range(2000):
+        step()
+    router.close()
+    _multiply(path, rows)
+
+
+def _start(path: str, name: str, again: bool, pipe: Any) -> None:
+    """In a process of its own: start, decide once without an outcome, and (the first time) write a snapshot."""
+    began, used = time.perf_counter(), time.process_time()
+    router = Router(candidates(), budget(), _policy(name), seed=0, store=Store(path), on_error="raise")
+    answer: dict[str, Any] = {"start_s": time.perf_counter() - began, "cpu_s": time.process_time() - used}
+    if not again:
+        trainer = getattr(router.estimator, "trainer", None)
+        if trainer is not None:
+            trainer.wait()
+        step, took = stepper(router, texts=True), _watch(router)
+        for _ in range(2500):
+            step()
+        if trainer is not None:
+            trainer.wait()
+        answer["stall_ms"], answer["stall_cpu_ms"] = max(t for t, _ in took), max(t for _, t in took)
+        journal: Any = router._log
+        journal._snapshots.write(journal.seq, {})
+        answer["mb"] = _snapshot_mb(path)
+    made = router.decide(Task(id="probe", domain="code"), "coder", prompt_tokens=900, text="ticket 12", extra=RECORDING)
+    answer["next"] = (made.model.name, made.propensity, [(item.model, item.score) for item in made.candidates])
+    router.close()
+    pipe.send(answer)
+
+
+def _watch(router: Router) -> list[tuple[float, float]]:
+    """Milliseconds that every step waits for snapshots from now on: by the clock, and of CPU."""
+    snapshots: Any = router._log._snapshots  # type: ignore[union-attr]
+    after, took = snapshots.after, []
+
+    def timed(*given: Any, **more: Any) -> None:
+        began, used = time.perf_counter(), time.process_time()
+        after(*given, **more)
+        took.append((1e3 * (time.perf_counter() - began), 1e3 * (time.process_time() - used)))
+
+    snapshots.after = timed
+    return took
+
+
+def _policy(name: str) -> Any:
+    from steproute.policies.llm import LLMRouter
+
+    if name == "llm":
+        return LLMRouter(LLMRouter.Config(model="x", statistics=True), ask=lambda prompt: "")
+    given: dict[str, Any] = {"fixed": "fixed:m3", "progrouter": {"name": "progrouter", "predictor": "meta"}}
+    return given.get(name, name)
+
+
+def _snapshot_mb(path: str) -> float:
+    import sqlite3
+
+    connection = sqlite3.connect(path)
+    state, blocks = connection.execute("SELECT state, blocks FROM snapshots ORDER BY n DESC LIMIT 1").fetchone()
+    size = len(state)
+    for key in json.loads(blocks):
+        size += connection.execute("SELECT LENGTH(text) FROM blocks WHERE digest = ?", (key,)).fetchone()[0]
+    connection.close()
+    return float(size) / 1e6
 
 
 def _multiply(path: Path, rows: int) -> None:
@@ -266,10 +384,11 @@ def _held(target: str) -> Iterator[tuple[str, float]]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("overhead", "million", "workers"))
+    parser.add_argument("what", choices=("overhead", "million", "restarts", "workers"))
     parser.add_argument("--policy", default="pacer")
     parser.add_argument("--rounds", type=int, default=40, help="overhead: rounds of 50 steps per side")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="million: decisions in the store")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="million, restarts: decisions in the store")
+    parser.add_argument("--only", default="", help="restarts: these policies, with commas between them")
     parser.add_argument("--store", help="a URL or path instead of a temporary SQLite file")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--tasks", type=int, default=200, help="workers: tasks of each")
@@ -277,7 +396,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {"overhead": overhead, "million": million, "workers": workers}[options.what](options, Path(folder))
+        measure = {"overhead": overhead, "million": million, "restarts": restarts, "workers": workers}[options.what]
+        found = measure(options, Path(folder))
     if options.json:
         out(json.dumps(found) + "\n")
         return

@@ -6,7 +6,6 @@ has seen nothing of the future; what was done stays as it was.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import from_json
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
@@ -83,6 +83,11 @@ def replay(store: str | Path, policy: Policy, pool: ModelPool | None, budget: Bu
     """
     if getattr(policy, "calls_out", False):
         raise ConfigError(f"policy: {policy.name!r} asks a model at every decision; allowed: one that scores by itself")
+    if getattr(policy, "needs_extra", False):
+        raise ConfigError(
+            f"policy: {policy.name!r} needs what the host says at each decision, which a log does not keep; "
+            "allowed: one that scores without"
+        )
     if not 0 <= explore < 1:
         raise ConfigError(f"explore: seen {explore!r}; allowed: at least 0 and below 1")
     StoreReader(store)
@@ -135,7 +140,7 @@ def _play(log: _Log, policy: Policy, pool: ModelPool, budget: Budget, explore: f
         elif kind == "outcomes" and key in choices:
             choice = choices[key]
             choice.answered = True
-            for name, amount in json.loads(event["spent"]).items():
+            for name, amount in from_json(event["spent"]).items():
                 choice.spent[name] = choice.spent.get(name, 0.0) + amount
         elif kind == "experiences" and key in choices:
             choices[key].gain = event["gain"]
@@ -145,7 +150,7 @@ def _play(log: _Log, policy: Policy, pool: ModelPool, budget: Budget, explore: f
 
 
 def _choice(event: Mapping[str, Any], watched: _Watched, explore: float) -> Choice | None:
-    data = json.loads(event["candidates"])
+    data = from_json(event["candidates"])
     names = data["model"]
     scored = [
         {"propensity": p, "terms": {name: values[i] for name, values in data["terms"].items() if values[i] is not None}}

@@ -9,7 +9,16 @@ import numpy as np
 from pydantic import Field
 
 from steproute.embed import Embedder, RecentTexts, Vectors, make_embedder
-from steproute.memory import CAPACITY, Experience, ExperienceMemory, Neighbour, check_embedder, make_memory
+from steproute.errors import ConfigError
+from steproute.lasting import Standing, filled, load_memory, memory_state
+from steproute.memory import (
+    CAPACITY,
+    Experience,
+    ExperienceMemory,
+    Neighbour,
+    check_embedder,
+    make_memory,
+)
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
 from steproute.policies.observed import DimensionMeans, dimension_of, observed_score
 from steproute.policies.policy_model import SoftmaxPolicyModel
@@ -105,6 +114,7 @@ class ACRouter:
         for experience in self.memory:
             self._take(experience)
             self._decay()
+        self._standing, self._counted = Standing(self.memory), True
 
     def score(self, context: StepContext) -> Scores:
         """The weighted sum of the votes."""
@@ -149,14 +159,54 @@ class ACRouter:
                 "verified": {item.source: item.score for item in feedback.evidence},
             },
         )
-        if embedding is not None:
+        stands = self._standing.take(experience)
+        if embedding is not None and not stands:
             self.memory.add(experience)
-        self._take(experience)
-        self._decay()
+        if not (stands and self._counted):
+            self._take(experience)
+            self._decay()
 
     def set_prior(self, group: Sequence[str], means: Mapping[str, float]) -> None:
         """State published mean scores of a dimension, the first known name of the group."""
         self.means.set_prior(dimension_of(tuple(group)), means)
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything learnt, as plain JSON values; a memory that outlives the process keeps its experiences itself."""
+        memory, experiences = memory_state(self.memory)
+        classifier, batches = self.classifier.state()
+        return {
+            "epsilon": self.epsilon,
+            "means": self.means.state(),
+            "memory": memory,
+            "classifier": classifier,
+            "blocks": [*experiences, *batches],
+            "experiences": len(experiences),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: the state is malformed, or of embeddings of another dimension.
+        """
+        means = DimensionMeans()
+        try:
+            means.load(state["means"])
+            epsilon = min(max(float(state["epsilon"]), 0.0), 1.0)
+            blocks, n = state["blocks"], int(state["experiences"])
+            load_memory(self.memory, state["memory"], blocks[:n])
+            self.classifier.load(state["classifier"], blocks[n:])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"acrouter state: {type(error).__name__}: {error}") from None
+        self.means, self.epsilon, self._counted = means, epsilon, False
+
+    def filled(self) -> str | None:
+        """A block of the state that became full; a store writes it at once, so that a snapshot need not."""
+        return filled(self.memory) or self.classifier.filled()
+
+    # --- inside ----------------------------------------------------------------------------------------------
 
     def _usd_weight(self, context: StepContext) -> float:
         if self.config.usd_weight is not None:

@@ -144,7 +144,10 @@ class Policy(Protocol):
 
     Optional methods, called where they exist: `check(names)` when the router is built, `learn(feedback)` once per
     attempt, `finish(ledger, steps, reward)` at the end of a task with the steps learnt from and the final reward in
-    [0, 1] or None. An optional attribute `estimator` is the gain estimator the policy brings.
+    [0, 1] or None. `state()` and `load(state)` give what was learnt as plain JSON values and take it back: with them a store
+    keeps snapshots, without them a restart learns from the log again. A list of long texts in `state()["blocks"]` is written
+    text by text, and only where it is new; `filled()` may give such a text as soon as it will not change any more. An optional attribute `estimator` is the gain estimator the policy brings;
+    `calls_out` and `needs_extra` say that past steps cannot be scored anew, since that asks a model or needs `extra`.
     """
 
     name: str

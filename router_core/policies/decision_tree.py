@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -31,6 +32,9 @@ class DecisionTree(StaticPolicy):
     def _train(self, x: Floats, gains: Floats) -> Predictor:
         return grow(x, gains, self.config.depth, self.config.leaf)
 
+    def _predictor(self, state: Any, width: int) -> Predictor:
+        return _node(state, width)
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -48,6 +52,22 @@ class Node:
         while node.low is not None and node.high is not None:
             node = node.low if x[node.column] <= node.threshold else node.high
         return node.mean
+
+    def state(self) -> list[Any]:
+        """`[mean]` of a leaf; `[mean, column, threshold, low, high]` of a question."""
+        if self.low is None or self.high is None:
+            return [self.mean]
+        return [self.mean, self.column, self.threshold, self.low.state(), self.high.state()]
+
+
+def _node(state: Any, width: int) -> Node:
+    """Read what `Node.state` gave."""
+    if len(state) == 1:
+        return Node(float(state[0]))
+    mean, column, threshold, low, high = state
+    if not 0 <= int(column) < width:
+        raise ValueError(f"column: seen {column!r}; allowed: 0 to {width - 1}")
+    return Node(float(mean), int(column), float(threshold), _node(low, width), _node(high, width))
 
 
 def grow(x: Floats, y: Floats, depth: int, leaf: int) -> Node:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
 from steproute.embed import Embedder, RecentTexts, make_embedder
-from steproute.memory import CAPACITY, Experience, ExperienceMemory, check_embedder, make_memory
+from steproute.errors import ConfigError
+from steproute.lasting import Standing, filled, load_memory, memory_state
+from steproute.memory import (
+    CAPACITY,
+    Experience,
+    ExperienceMemory,
+    check_embedder,
+    make_memory,
+)
 from steproute.policies.base import Feedback, PolicyConfig, Scores, StepContext
 from steproute.policies.rewards import RewardTable, expected_worth, reward
 from steproute.predict.semantic import embed_request
@@ -64,6 +75,7 @@ class KNN:
         self._means = RewardTable()
         for experience in self.memory:
             self._means.add((), experience.model, _reward_of(experience))
+        self._standing, self._counted = Standing(self.memory), True
 
     def score(self, context: StepContext) -> Scores:
         """Expected reward per model."""
@@ -106,10 +118,40 @@ class KNN:
         if embedding is None:
             return
         name = context.names[feedback.index]
-        self._means.add((), name, value)
         trace = {"task": context.task.id, "step": context.step, "role": context.role, "reward": value}
-        self.memory.add(Experience(embedding, name, min(max(value, 0.0), 1.0), dict(feedback.cost), trace))
+        experience = Experience(embedding, name, min(max(value, 0.0), 1.0), dict(feedback.cost), trace)
+        stands = self._standing.take(experience)
+        if not stands:
+            self.memory.add(experience)
+        if not (stands and self._counted):
+            self._means.add((), name, value)
         self.epsilon = max(self.epsilon * self.config.decay, min(self.config.epsilon_min, self.epsilon))
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything learnt, as plain JSON values; a memory that outlives the process keeps its experiences itself."""
+        memory, blocks = memory_state(self.memory)
+        return {"epsilon": self.epsilon, "means": self._means.state(), "memory": memory, "blocks": blocks}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: the state is malformed, or of embeddings of another dimension.
+        """
+        means = RewardTable()
+        try:
+            means.load(state["means"])
+            epsilon = min(max(float(state["epsilon"]), 0.0), 1.0)
+            load_memory(self.memory, state["memory"], state["blocks"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"knn state: {type(error).__name__}: {error}") from None
+        self._means, self.epsilon, self._counted = means, epsilon, False
+
+    def filled(self) -> str | None:
+        """A block of the state that became full; a store writes it at once, so that a snapshot need not."""
+        return filled(self.memory)
 
 
 def _reward_of(experience: Experience) -> float:

@@ -80,7 +80,7 @@ class LinUCB:
         return {"d": PLAIN + self.config.buckets, "arms": arms}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave.
+        """Take over what `state` gave; nothing changes if that fails.
 
         Raises:
             ConfigError: it was learnt with another number of features.
@@ -88,12 +88,14 @@ class LinUCB:
         d = PLAIN + self.config.buckets
         if state["d"] != d:
             raise ConfigError(f"linucb state: seen {state['d']!r} features; allowed: {d}")
+        arms: dict[str, _Arm] = {}
         for name, kept in state["arms"].items():
-            arm = self._arms[str(name)] = _Arm(d, self.config.ridge)
+            arm = arms[str(name)] = _Arm(d, self.config.ridge)
             arm.inverse, arm.b = np.array(kept["inverse"], dtype=np.float64), np.array(kept["b"], dtype=np.float64)
             if arm.inverse.shape != (d, d) or arm.b.shape != (d,):
                 raise ConfigError(f"linucb state: {name!r} does not have {d} features")
             arm.theta = arm.inverse @ arm.b
+        self._arms = arms
 
     def _x(self, context: StepContext) -> Floats:
         """The step's description, worked out once for deciding and learning."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Literal
 
@@ -117,6 +117,24 @@ class LLMRouter:
         if usd is not None:
             count, total = self._costs.get(name, (0, 0.0))
             self._costs[name] = (count + 1, total + usd)
+
+    def state(self) -> dict[str, Any]:
+        """The statistics, as plain JSON values."""
+        return {"means": self.means.state(), "costs": {name: list(sums) for name, sums in self._costs.items()}}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave.
+
+        Raises:
+            ConfigError: the state is malformed.
+        """
+        means = DimensionMeans()
+        try:
+            means.load(state["means"])
+            costs = {str(name): (int(count), float(total)) for name, (count, total) in state["costs"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"llm state: {type(error).__name__}: {error}") from None
+        self.means, self._costs = means, costs
 
     def prompt(self, context: StepContext) -> str:
         """What the routing model is asked."""

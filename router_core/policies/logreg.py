@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -32,6 +33,12 @@ class LogReg(StaticPolicy):
     def _train(self, x: Floats, gains: Floats) -> Predictor:
         return _Sigmoid(fit_logistic(x, gains, self.config.ridge))
 
+    def _predictor(self, state: Any, width: int) -> Predictor:
+        weights = np.array(state, dtype=np.float64)
+        if weights.shape != (width,) or not np.isfinite(weights).all():
+            raise ValueError(f"weights: seen shape {weights.shape}; allowed: {width} finite numbers")
+        return _Sigmoid(weights)
+
 
 @dataclass(frozen=True, slots=True)
 class _Sigmoid:
@@ -39,6 +46,11 @@ class _Sigmoid:
 
     def __call__(self, x: Floats) -> float:
         return 1.0 / (1.0 + math.exp(-min(max(float(self.weights @ x), -500.0), 500.0)))
+
+    def state(self) -> list[Any]:
+        """The weights."""
+        found: list[Any] = self.weights.tolist()
+        return found
 
 
 def fit_logistic(x: Floats, y: Floats, ridge: float) -> Floats:

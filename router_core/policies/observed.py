@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from steproute.policies.base import Feedback
 
@@ -69,7 +70,25 @@ class DimensionMeans:
         count, total = self._cells.get(model, {}).get(dimension, (0.0, 0.0))
         return int(count), total / count if count else self.group_mean(dimension)
 
+    def state(self) -> dict[str, Any]:
+        """Everything known, as plain JSON values."""
+        cells = {model: {group: list(sums) for group, sums in cells.items()} for model, cells in self._cells.items()}
+        return {"groups": {group: list(sums) for group, sums in self._groups.items()}, "cells": cells}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave; nothing changes if that fails.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: the state is malformed.
+        """
+        groups = _sums(state["groups"])
+        self._groups, self._cells = groups, {str(model): _sums(cells) for model, cells in state["cells"].items()}
+
     def _count(self, dimension: str, model: str, score: float, weight: float) -> None:
         for table in (self._groups, self._cells.setdefault(model, {})):
             count, total = table.get(dimension, (0.0, 0.0))
             table[dimension] = (count + weight, total + weight * score)
+
+
+def _sums(found: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    return {str(group): (float(count), float(total)) for group, (count, total) in found.items()}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import from_json, to_json
 
+from steproute.blocks import Blocks, pack, unpack
 from steproute.embed import Vectors
 from steproute.policies.base import Floats
 
@@ -44,6 +49,7 @@ class SoftmaxPolicyModel:
         self._actions: list[int] = []
         self._advantages: list[float] = []
         self._rng = np.random.default_rng(seed)
+        self._blocks = Blocks(self._encode)
 
     def probabilities(self, dimension: str, embedding: Vectors | None, models: list[str]) -> Floats | None:
         """Probability per model, shape (n,); None while nothing is known of any of them."""
@@ -77,6 +83,78 @@ class SoftmaxPolicyModel:
         )
         rows = np.append(self._rng.integers(0, len(self._actions), size=self.batch), self._latest)
         self._step(rows)
+
+    # --- state -----------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], list[str]]:
+        """Everything learnt as plain JSON values, and the experiences for the batches as blocks of JSON text."""
+        kept = {
+            "width": self.width,
+            "names": list(self.names),
+            "weights": pack(self._weights, "<f8"),
+            "squares": pack(self._squares, "<f8"),
+            "dimensions": dict(self._dimensions),
+            "means": {name: list(sums) for name, sums in self._means.items()},
+            "rng": self._rng.bit_generator.state,
+            "seen": self.seen,
+            "held": len(self._actions),
+        }
+        return kept, self._blocks.texts(self.seen - len(self._actions), self.seen)
+
+    def load(self, state: Mapping[str, Any], blocks: Sequence[str]) -> None:
+        """Take over what `state` gave; nothing changes if that fails.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: the state is malformed, or of features of another width.
+        """
+        if state["width"] != self.width:
+            raise ValueError(f"features: seen {state['width']!r}; allowed: {self.width}")
+        names = [str(name) for name in state["names"]]
+        weights, squares = (unpack(state[key], "<f8", self.width, len(names)) for key in ("weights", "squares"))
+        seen, held = int(state["seen"]), int(state["held"])
+        if held != min(seen, self.keep):
+            raise ValueError(f"experiences: seen {held} of {seen}; allowed: the latest {self.keep}")
+        made = Blocks(self._encode)
+        features = np.zeros((held, self.width), dtype=np.float32)
+        actions, advantages = [-1] * held, [0.0] * held
+        for text in blocks:
+            block = from_json(text)
+            start, end = int(block["first"]), int(block["first"]) + len(block["actions"])
+            rows = unpack(block["features"], "<f4", end - start, self.width)
+            for n in range(max(start, seen - held), min(end, seen)):
+                slot = n % self.keep
+                actions[slot], advantages[slot] = (
+                    int(block["actions"][n - start]),
+                    float(block["advantages"][n - start]),
+                )
+                features[slot] = rows[n - start]
+            made.adopt(start, end, text)
+        if not all(0 <= action < len(names) for action in actions):
+            raise ValueError("experiences: some are missing, or of models that are not named")
+        means = {str(name): (float(n), float(total)) for name, (n, total) in state["means"].items()}
+        dimensions = {str(name): int(column) for name, column in state["dimensions"].items()}
+        rng = np.random.default_rng()
+        rng.bit_generator.state = state["rng"]
+        self.names, self._weights, self._squares, self.seen = names, weights, squares, seen
+        self._features, self._actions, self._advantages = features, actions, advantages
+        self._means, self._dimensions, self._rng, self._blocks = means, dimensions, rng, made
+
+    def filled(self) -> str | None:
+        """A block that is full since the last one given, see `Blocks.filled`."""
+        return self._blocks.filled(self.seen)
+
+    def _encode(self, first: int, end: int) -> str:
+        slots = [n % self.keep for n in range(first, end)]
+        return to_json(
+            {
+                "first": first,
+                "actions": [self._actions[slot] for slot in slots],
+                "advantages": [self._advantages[slot] for slot in slots],
+                "features": pack(self._features[slots], "<f4"),
+            }
+        ).decode()
+
+    # --- inside ----------------------------------------------------------------------------------------------
 
     def _step(self, rows: npt.NDArray[np.int64]) -> None:
         features = self._features[rows].astype(np.float64)

@@ -91,7 +91,8 @@ class RewardTable:
     def state(self) -> dict[str, Any]:
         """Everything learnt, as plain JSON values."""
         cells = [[list(group), model, cell.n, cell.total] for (group, model), cell in self._cells.items()]
-        return {"version": STATE_VERSION, "cells": cells}
+        sums = [[list(group), cell.n, cell.total] for group, cell in self._groups.items()]
+        return {"version": STATE_VERSION, "cells": cells, "groups": sums, "all": [self._all.n, self._all.total]}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave; nothing changes if that fails.
@@ -104,6 +105,9 @@ class RewardTable:
             raise ConfigError(f"reward state: version: seen {version!r}; allowed: {STATE_VERSION}")
         try:
             rows = [_cell(row) for row in state["cells"]]
+            # Sums in the order in which they came: added up from the cells, their last bits could differ.
+            groups = [_cell([group, "", *sums]) for group, *sums in state.get("groups", ())]
+            everything = _cell([(), "", *state["all"]]) if groups else None
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"reward state: cells: {error}") from None
         self._cells, self._groups, self._all = {}, {}, Tally()
@@ -112,6 +116,10 @@ class RewardTable:
             for above in (self._groups.setdefault(group, Tally()), self._all):
                 above.n += n
                 above.total += total
+        for group, _, n, total in groups:
+            self._groups[group] = Tally(n, total)
+        if everything is not None:
+            self._all = Tally(*everything[2:])
 
 
 def _cell(row: Sequence[Any]) -> tuple[Group, str, float, float]:

@@ -120,6 +120,8 @@ class Oracle:
 
     name = "oracle"
     stops = True
+    needs_extra = True
+    """Scoring needs what the host says at the decision, which no log keeps: a restart does not score past steps anew."""
 
     def score(self, context: StepContext) -> Scores:
         """Q*(s, m) as given.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from pydantic import Field
 
 from steproute.errors import ConfigError
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
-from steproute.policies.features import describe
+from steproute.policies.features import PLAIN, describe
 from steproute.policies.rewards import expected_worth
 
 
@@ -32,6 +32,10 @@ class Predictor(Protocol):
 
     def __call__(self, x: Floats) -> float:
         """Expected gain of one model for a step of this description, in [0, 1]."""
+        ...
+
+    def state(self) -> list[Any]:
+        """As plain JSON values."""
         ...
 
 
@@ -57,6 +61,8 @@ class StaticPolicy:
         self._predictors: dict[str, Predictor] = {}
         self._mean = 0.5
         self.trained = False
+        self._given = False
+        """Trained by a caller: what a store kept of an earlier training is older than that."""
 
     def example(self, context: StepContext, model: str, gain: float) -> Example:
         """A known result as training material, e.g. from a table of results.
@@ -76,6 +82,10 @@ class StaticPolicy:
         Raises:
             ConfigError: no examples, a gain outside [0, 1], or a description of the wrong length.
         """
+        self._fit(examples)
+        self._given = True
+
+    def _fit(self, examples: Sequence[Example]) -> None:
         if not examples:
             raise ConfigError(f"policy {self.name}: fit: seen no examples; needed: at least one")
         shape = examples[0].x.shape
@@ -117,7 +127,40 @@ class StaticPolicy:
             return
         self._examples.append(self.example(feedback.context, feedback.context.names[feedback.index], feedback.gain))
         if len(self._examples) >= self.settings.warmup:
-            self.fit(self._examples)
+            self._fit(self._examples)
+
+    def state(self) -> dict[str, Any]:
+        """The predictors, or the examples collected so far, as plain JSON values."""
+        return {
+            "trained": self.trained,
+            "mean": self._mean,
+            "examples": [[item.x.tolist(), item.model, item.gain] for item in self._examples],
+            "predictors": {model: predictor.state() for model, predictor in self._predictors.items()},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave; a policy that a caller trained by `fit` stays as it is.
+
+        Raises:
+            ConfigError: the state is malformed, or of steps that were described in another length.
+        """
+        width = PLAIN + self.settings.buckets
+        try:
+            examples = [Example(np.array(x, dtype=np.float64), str(m), float(gain)) for x, m, gain in state["examples"]]
+            if any(item.x.shape != (width,) for item in examples):
+                raise ValueError(f"examples: seen another length of descriptions; allowed: {width}")
+            predictors = {str(model): self._predictor(kept, width) for model, kept in state["predictors"].items()}
+            trained, mean = state["trained"], float(state["mean"])
+            if not isinstance(trained, bool):
+                raise TypeError(f"trained: seen {trained!r}; allowed: true or false")
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self.name} state: {type(error).__name__}: {error}") from None
+        if not self._given:
+            self._examples, self._predictors, self.trained, self._mean = examples, predictors, trained, mean
 
     def _train(self, x: Floats, gains: Floats) -> Predictor:
+        raise NotImplementedError
+
+    def _predictor(self, state: Any, width: int) -> Predictor:
+        """A predictor from its state; raises ValueError where it is for descriptions of another width."""
         raise NotImplementedError

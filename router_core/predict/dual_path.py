@@ -135,7 +135,12 @@ class DualPathEstimator:
 
     def state(self) -> dict[str, Any]:
         """Trees and prior as plain JSON values; the samples they were fitted on stay in the buffer."""
-        return {"trees": self.snapshot(), "fits": self.trainer.fits, "prior": self._prior_state()}
+        return {
+            "trees": self.snapshot(),
+            "fits": self.trainer.fits,
+            "fresh": self.trainer.fresh,
+            "prior": self._prior_state(),
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave.
@@ -143,8 +148,11 @@ class DualPathEstimator:
         Raises:
             ConfigError: see `restore`.
         """
-        if state["trees"] is not None:
+        if state["trees"] is None:
+            self.trainer.fitted = None
+        else:
             self.restore(state["trees"])
+            self.trainer.fresh = int(state.get("fresh", 0))
         self.trainer.fits = int(state["fits"])
         if state["prior"] is not None and hasattr(self.prior, "load"):
             self.prior.load(state["prior"])

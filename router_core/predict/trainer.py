@@ -46,7 +46,8 @@ class Trainer:
         self.failures = 0
         self.last_error = ""
         self._seed = seed
-        self._fresh = len(buffer)
+        self.fresh = len(buffer)
+        """Samples that came since the rows of the last fit were taken."""
         self._base = 0
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -55,7 +56,7 @@ class Trainer:
     def add(self, sample: Sample) -> None:
         """Keep a sample, and start a fit when one is due."""
         self.buffer.append(sample)
-        self._fresh += 1
+        self.fresh += 1
         self._fit_when_due()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -68,7 +69,7 @@ class Trainer:
     def adopt(self, fitted: DualPath) -> None:
         """Go on from a snapshot."""
         with self._lock:
-            self.fitted, self._fresh, self._base = fitted, 0, fitted.rows
+            self.fitted, self.fresh, self._base = fitted, 0, fitted.rows
 
     def _fit_when_due(self) -> None:
         if not self._due():
@@ -76,7 +77,7 @@ class Trainer:
         rows = self.buffer.rows()[-self.config.max_rows :]
         if self.fitted is None and len({row.task for row in rows}) < max(self.config.min_tasks, self.trees.folds):
             return
-        self._fresh, self._base = 0, len(rows)
+        self.fresh, self._base = 0, len(rows)
         if not self.config.background:
             self._fit(rows)
             return
@@ -88,7 +89,7 @@ class Trainer:
             return False
         if self._base == 0:
             return len(self.buffer) >= self.config.min_rows
-        return self._fresh >= max(self.config.refit_share * self._base, 1)
+        return self.fresh >= max(self.config.refit_share * self._base, 1)
 
     def _fit(self, rows: Sequence[Sample]) -> None:
         try:

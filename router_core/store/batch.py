@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steproute.store.rows import plain_json
+from steproute.store.schema import REVISION
+
+ADDED: dict[str, tuple[Any, ...]] = {"0001": (0,)}
+"""Revision of an older spool → values of the columns that outcomes did not have then, the last of the table."""
 
 
 @dataclass(slots=True)
@@ -38,7 +42,9 @@ class Batch:
     def to_json(self) -> str:
         """One line for the spool."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "spent"}
-        return plain_json({**values, "spent": [[*key, amount] for key, amount in self.spent.items()]})
+        return plain_json(
+            {**values, "revision": REVISION, "spent": [[*key, amount] for key, amount in self.spent.items()]}
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Batch:
@@ -51,7 +57,8 @@ class Batch:
             data = json.loads(text)
             data["spent"] = {(task, resource): amount for task, resource, amount in data["spent"]}
             data["rows"] = {name: [tuple(row) for row in rows] for name, rows in data["rows"].items()}
-            data["outcomes"] = [(tuple(row), [tuple(part) for part in parts]) for row, parts in data["outcomes"]]
+            added = ADDED.get(data.pop("revision", "0001"), ())
+            data["outcomes"] = [((*row, *added), [tuple(part) for part in parts]) for row, parts in data["outcomes"]]
             data["adds"] = [tuple(part) for part in data["adds"]]
             data["tasks"] = {name: tuple(row) for name, row in data["tasks"].items()}
             data["ended"] = {name: tuple(row) for name, row in data["ended"].items()}

@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 from steproute.errors import StoreError
 from steproute.redact import redact
 from steproute.store.ownership import FileOwner
-from steproute.store.schema import RESERVE, REVISION, VIEWS, metadata
+from steproute.store.schema import PREPARING, RESERVE, REVISION, VIEWS, metadata
 
 Row = Sequence[Any]
 BUSY_S = 30.0
@@ -176,7 +176,7 @@ class Connection:
 
         with self.engine.begin() as connection:
             if not self.sqlite:  # several workers may start on an empty database at once
-                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7205759403792793)")
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({PREPARING})")
             else:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             if not inspect(connection).has_table("alembic_version"):  # nobody else was faster

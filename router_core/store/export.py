@@ -86,7 +86,7 @@ COLUMNS = {
     ),
     **dict.fromkeys(("created", "propensity", "g", "r", "d", "e", "usd", "seconds", "energy_j", "g_after"), "float"),
     **dict.fromkeys(("gain", "reliability", "reward"), "float"),
-    "cached_tokens": "int",
+    **dict.fromkeys(("cached_tokens", "written_tokens"), "int"),
     **dict.fromkeys(("explored", "fallback", "pinned", "stop", "tokens_estimated"), "bool"),
     **dict.fromkeys(
         ("task", "step", "role", "model", "policy", "reason", "answered_by", "call_id", "energy_source"), "str"

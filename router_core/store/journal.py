@@ -91,6 +91,8 @@ class Journal:
         self.writer.waiting.clear()
         if self.shared:
             self._merger = Merger(self.connection, self._restorer, self.writer, cursors, self.store.poll_s, self.clock)
+        # What was learnt from a long log again is not learnt once more if this process is killed soon.
+        self._snapshots.after(self.seq, quiet=not parts.tasks.running(), cursors=cursors if self.shared else {})
 
     # --- what the router tells -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, text
@@ -10,6 +11,8 @@ from sqlalchemy import Connection, Engine, text
 from steproute.store.schema import REVISION
 
 FOLDER = Path(__file__).parent / "migrations"
+_ONE = Lock()
+"""Alembic keeps what it is working on in a module of its own: one migration at a time in a process."""
 
 
 def current_revision(engine: Engine) -> str:
@@ -42,4 +45,5 @@ def upgrade(engine: Engine, revision: str = REVISION) -> None:
     config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
     attributes: dict[str, Any] = config.attributes
     attributes["engine"] = engine
-    command.upgrade(config, revision)
+    with _ONE:
+        command.upgrade(config, revision)

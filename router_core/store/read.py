@@ -235,6 +235,7 @@ _CAME = (
     "prompt_tokens",
     "completion_tokens",
     "cached_tokens",
+    "written_tokens",
     "tokens_estimated",
     "usd",
     "seconds",

@@ -7,7 +7,6 @@ taken from the log. Feedback is handed over exactly as it was.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic_core import from_json
 
 from steproute.accounts import NANO, Accounts
 from steproute.derived import Derived
@@ -142,7 +142,7 @@ class Restorer:
         for row in running:  # what came before the snapshot is known to the learners; the tasks need it all the same
             if start is not None:
                 self._follow(row, after)
-        for event in self._events(after):
+        for event in self._events(after, {name: n for name, (n, _) in ends.items()}):
             self.apply(event, learn=True)
         if not shared:
             for row in running:
@@ -260,7 +260,7 @@ class Restorer:
         )
         total: dict[str, int] = {}
         for (text,) in rows:
-            for name, amount in json.loads(text).items():
+            for name, amount in from_json(text).items():
                 total[name] = total.get(name, 0) + round(amount * NANO)
         return total
 
@@ -290,8 +290,11 @@ class Restorer:
                 events.append(event)
         return in_order(events)
 
-    def _events(self, after: Mapping[str, int]) -> Iterable[Event]:
-        """All events after some rows, in order, in pages of `seq`."""
+    def _events(self, after: Mapping[str, int], until: Mapping[str, int] | None = None) -> Iterable[Event]:
+        """All events after some rows, and up to others, in order, in pages of `seq`.
+
+        What other workers add meanwhile is beyond `until`: it is read, and learnt, once, by whoever follows them.
+        """
         for table in schema.EVENTS:
             after = {table.name: 0, **after}
         marks = dict(after)
@@ -299,8 +302,10 @@ class Restorer:
             page: list[Event] = []
             full: list[int] = []
             for table in schema.EVENTS:
+                last_row = 2**62 if until is None else until.get(table.name, 0)
                 rows = self._mappings(
-                    f"SELECT * FROM {table.name} WHERE n > ? ORDER BY n LIMIT {PAGE}", (marks[table.name],)
+                    f"SELECT * FROM {table.name} WHERE n > ? AND n <= ? ORDER BY n LIMIT {PAGE}",
+                    (marks[table.name], last_row),
                 )
                 for event in rows:
                     event["kind"] = table.name
@@ -356,7 +361,7 @@ class Restorer:
         if context.candidates and not decision.fallback:
             with self._parts.faults.kept("replay"):
                 self._parts.estimator.predict(context)
-                if not event["pinned"] and not getattr(self._parts.policy, "calls_out", False):
+                if not event["pinned"] and not _cannot_score(self._parts.policy):
                     self._parts.policy.score(context)
         state.attempts[decision.step] = max(state.attempts.get(decision.step, 1), decision.attempt)
         state.baseline = decision.progress.g
@@ -380,7 +385,7 @@ class Restorer:
         if made is None:
             return
         progress = progress_of(event)
-        spent = json.loads(event["spent"])
+        spent = from_json(event["spent"])
         state.tracker.prints[event["decision"]] = event["fingerprint"]
         item = self._parts.learner.place(state, made, outcome, event["output"] or "", (), model.name, spent)
         if item is not None:
@@ -418,7 +423,7 @@ class Restorer:
                     event["gain"],
                     progress_of(event),
                     event["reliability"],
-                    json.loads(event["cost"]),
+                    from_json(event["cost"]),
                     item.step.outcome.evidence,
                 )
             )
@@ -434,6 +439,11 @@ class Restorer:
                     part.finish(state.ledger, learnt, event["reward"])
         if not event["idle"]:
             self._tasks.pop(event["task"], None)
+
+
+def _cannot_score(policy: Policy) -> bool:
+    """Whether scoring asks a model, or needs what the host said then."""
+    return bool(getattr(policy, "calls_out", False) or getattr(policy, "needs_extra", False))
 
 
 _RANK = {table.name: rank for rank, table in enumerate(schema.EVENTS)}

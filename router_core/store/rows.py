@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from steproute.decision import CandidateScore, Decision
 from steproute.ledger import Evidence, Outcome, Step, Task
@@ -128,6 +127,7 @@ def outcome_values(
         evidence_json(outcome.evidence, output is not None),
         fingerprint,
         None if output is None else clean(output),
+        outcome.written_tokens,
     )
 
 
@@ -163,7 +163,7 @@ def candidates_json(candidates: Sequence[CandidateScore]) -> str:
 
 def candidates_of(text: str) -> list[CandidateScore]:
     """Read what `candidates_json` made."""
-    data = json.loads(text)
+    data = from_json(text)
     found = [
         CandidateScore(
             model,
@@ -238,8 +238,8 @@ class Reader:
 
     def context(self, row: Mapping[str, Any], decision: Decision, task: Task, steps: Any, tried: Sequence[str]) -> StepContext:  # fmt: skip
         """What the decision was made from, but for texts."""
-        worst = json.loads(row["worst"])
-        held = json.loads(row["budget"])
+        worst = from_json(row["worst"])
+        held = from_json(row["budget"])
         candidates = [
             Candidate(
                 self.model(item.model),
@@ -277,12 +277,13 @@ def outcome_of(row: Mapping[str, Any]) -> Outcome:
         prompt_tokens=row["prompt_tokens"],
         completion_tokens=row["completion_tokens"],
         cached_tokens=row["cached_tokens"],
+        written_tokens=row["written_tokens"],
         tokens_estimated=bool(row["tokens_estimated"]),
         usd=row["usd"],
         seconds=row["seconds"],
         energy_j=row["energy_j"],
         energy_source=row["energy_source"],
-        amounts=json.loads(row["amounts"]),
+        amounts=from_json(row["amounts"]),
         error=row["error"],
         evidence=evidence_of(row),
     )
@@ -302,7 +303,7 @@ def step_of(row: Mapping[str, Any], outcome: Outcome) -> Step:
 
 def evidence_of(row: Mapping[str, Any]) -> list[Evidence]:
     """What was observed."""
-    return [Evidence(**item) for item in json.loads(row["evidence"])]
+    return [Evidence(**item) for item in from_json(row["evidence"])]
 
 
 def progress_of(row: Mapping[str, Any]) -> Progress:
@@ -347,7 +348,7 @@ def unpack_memo(text: str | None) -> dict[str, Any]:
     """Read what `pack_memo` made."""
     if not text:
         return {}
-    memo: dict[str, Any] = json.loads(text)
+    memo: dict[str, Any] = from_json(text)
     for key, value in memo.items():
         if key.startswith(VECTORS):
             memo[key] = np.frombuffer(base64.b64decode(value), dtype="<f4").astype(np.float32)

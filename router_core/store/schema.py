@@ -17,8 +17,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import SchemaItem
 
-REVISION = "0001"
+REVISION = "0003"
 """Newest revision of the migrations: what this version reads and writes."""
+
+PREPARING = 7205759403792793
+"""PostgreSQL's advisory lock of whoever makes or migrates the tables."""
 
 metadata = MetaData()
 _Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -97,6 +100,7 @@ outcomes = _event(
     Column("evidence", Text, nullable=False),
     Column("fingerprint", BigInteger, nullable=False),
     Column("output", Text),
+    Column("written_tokens", Integer, nullable=False, server_default="0"),
     UniqueConstraint("task", "call_id", name="outcomes_call"),
 )
 
@@ -195,6 +199,14 @@ snapshots = Table(
     Column("digest", Text, nullable=False),
     Column("set_aside", Text),
     Column("state", LargeBinary, nullable=False),
+    Column("blocks", Text, nullable=False, server_default="[]"),
+)
+
+blocks = Table(
+    "blocks",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("text", Text, nullable=False),
 )
 
 embedders = Table(

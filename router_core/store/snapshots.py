@@ -1,4 +1,9 @@
-"""Snapshots of learnt state: plain JSON with a checksum, so that a restart need not read the whole log."""
+"""Snapshots of learnt state: plain JSON with a checksum, so that a restart need not read the whole log.
+
+What a part's `state()` gives under `blocks`, a list of long texts of which most stay as they were (a memory's experiences), is
+kept once per text under its checksum: a snapshot then writes the new ones alone. Texts that a part's `filled()` gives are
+written when they come up, and those that no snapshot needs any more are dropped one by one: no step waits for many of them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
+
 from steproute.errors import SteprouteError, StoreError
 from steproute.store.rows import plain_json
+from steproute.store.schema import PREPARING
 
 if TYPE_CHECKING:
     from steproute.store.connection import Connection
@@ -19,6 +27,7 @@ logger = logging.getLogger("steproute")
 
 VERSION = 1
 KEPT = 3
+_ADD = "INSERT INTO blocks (digest, text) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 NOISY = 3
 """A router that is never without a running task is snapshotted all the same, after this many times the usual number of events."""
 
@@ -37,7 +46,12 @@ class Snapshots:
         """
         self._connection, self._parts, self._clock, self._every = connection, parts, clock, every
         self._last = 0
-        self.learner = " + ".join(f"{name}:{type(part).__qualname__}" for name, part in parts.learners())
+        self._digests: dict[str, str] = {}
+        """Block → its checksum: a text that is the same object is not read again."""
+        self._stale: set[str] | None = None
+        """Blocks to be dropped; None = not looked for yet."""
+        self._filling = [part.filled for _, part in parts.learners() if hasattr(part, "filled")]
+        self.learner = " + ".join(_label(name, part) for name, part in parts.learners())
         self._possible = all(_keeps(part) for _, part in parts.learners())
 
     def after(self, seq: int, quiet: bool, cursors: Mapping[str, int]) -> None:
@@ -48,12 +62,15 @@ class Snapshots:
             quiet: no task is running, so nothing is half learnt.
             cursors: per table the latest row that was learnt from; empty = all of them.
         """
-        due = seq - self._last
-        if not self._possible or not self._every or due < self._every or (not quiet and due < NOISY * self._every):
+        if not self._possible or not self._every:
             return
-        self._last = seq
+        due = seq - self._last
         with self._parts.faults.kept("snapshot"):
-            self.write(seq, cursors)
+            if self._filling:
+                self._ahead()
+            if due >= self._every and (quiet or due >= NOISY * self._every):
+                self._last = seq
+                self.write(seq, cursors)
 
     def write(self, seq: int, cursors: Mapping[str, int]) -> None:
         """Write one now; the oldest beyond `KEPT` goes."""
@@ -61,22 +78,76 @@ class Snapshots:
         if not cursors:
             names = ("decisions", "outcomes", "reports", "experiences", "endings")
             cursors = {name: int(connection.rows(f"SELECT COALESCE(MAX(n), 0) FROM {name}")[0][0]) for name in names}
-        state = self.capture().encode()
+        learners = {name: _state(part) for name, part in self._parts.learners()}
+        blocks = self._set_apart(learners)
+        state = self._text(learners).encode()
         with connection.transaction():
+            self._alone()
+            held = {key for (key,) in connection.rows("SELECT digest FROM blocks")}
+            for key in blocks.keys() - held:
+                connection.run(_ADD, (key, blocks[key]))
             connection.run(
-                "INSERT INTO snapshots (created, seq, learner, cursors, digest, set_aside, state) "
-                "VALUES (?, ?, ?, ?, ?, NULL, ?)",
-                (self._clock(), seq, self.learner, plain_json(cursors), digest(state), state),
+                "INSERT INTO snapshots (created, seq, learner, cursors, digest, set_aside, state, blocks) "
+                "VALUES (?, ?, ?, ?, ?, NULL, ?, ?)",
+                (self._clock(), seq, self.learner, plain_json(cursors), digest(state), state, json.dumps([*blocks])),
             )
-            connection.run(
-                "DELETE FROM snapshots WHERE set_aside IS NULL AND learner = ? AND n NOT IN "
-                f"(SELECT n FROM snapshots WHERE set_aside IS NULL AND learner = ? ORDER BY n DESC LIMIT {KEPT})",
-                (self.learner, self.learner),
+            old = connection.rows(
+                f"SELECT n, blocks FROM snapshots WHERE set_aside IS NULL AND learner = ? ORDER BY n DESC LIMIT 100 OFFSET {KEPT}",
+                (self.learner,),
             )
+            for n, _ in old:
+                connection.run("DELETE FROM snapshots WHERE n = ?", (n,))
+            used = self._used()
+        if self._stale is None:
+            self._stale = held - used  # also what an earlier process left
+        else:
+            self._stale.update(key for _, text in old for key in json.loads(text) if key not in used)
+
+    def _ahead(self) -> None:
+        """Write a block that became full, or else drop one that nobody needs."""
+        connection = self._connection
+        for filled in self._filling:
+            text = filled()
+            if text is not None:
+                key = self._digests[text] = digest(text.encode())
+                connection.run(_ADD, (key, text))
+                return
+        if self._stale:
+            with connection.transaction():
+                self._alone()
+                key = self._stale.pop()
+                if key not in self._used():
+                    connection.run("DELETE FROM blocks WHERE digest = ?", (key,))
+
+    def _alone(self) -> None:
+        """No other worker refers to blocks, or drops any, until this transaction ends."""
+        if not self._connection.sqlite:
+            self._connection.run(f"SELECT pg_advisory_xact_lock({PREPARING} + 1)")
+
+    def _used(self) -> set[str]:
+        """Blocks that sound snapshots refer to."""
+        rows = self._connection.rows("SELECT blocks FROM snapshots WHERE set_aside IS NULL AND blocks <> '[]'")
+        return {key for (text,) in rows for key in json.loads(text)}
+
+    def _set_apart(self, learners: dict[str, Any]) -> dict[str, str]:
+        """Put checksums in the place of blocks; gives checksum → block."""
+        known, self._digests = self._digests, {}
+        found: dict[str, str] = {}
+        for name, state in learners.items():
+            if isinstance(state, dict) and "blocks" in state:
+                keys = []
+                for text in state["blocks"]:
+                    keys.append(known.get(text) or digest(text.encode()))
+                    self._digests[text] = keys[-1]
+                    found[keys[-1]] = text
+                learners[name] = {**state, "blocks": keys}
+        return found
 
     def capture(self) -> str:
         """Everything learnt, as JSON text."""
-        learners = {name: _state(part) for name, part in self._parts.learners()}
+        return self._text({name: _state(part) for name, part in self._parts.learners()})
+
+    def _text(self, learners: Mapping[str, Any]) -> str:
         parts = {
             "forecast": self._parts.forecast.state(),
             "health": self._parts.health.state(),
@@ -91,15 +162,15 @@ class Snapshots:
             Per table the latest row it has learnt from; None = there is none.
         """
         sql = (
-            "SELECT n, seq, cursors, digest, state FROM snapshots "
+            "SELECT n, seq, cursors, digest, state, blocks FROM snapshots "
             "WHERE set_aside IS NULL AND learner = ? ORDER BY n DESC"
         )
         if not self._possible:
             return None
         fresh = self.capture().encode()
-        for n, seq, cursors, checksum, data in self._connection.rows(sql, (self.learner,)):
+        for n, seq, cursors, checksum, data, blocks in self._connection.rows(sql, (self.learner,)):
             try:
-                self._take(bytes(data), checksum)
+                self._take(bytes(data), checksum, self._blocks(json.loads(blocks)))
                 marks = {str(name): int(value) for name, value in json.loads(cursors).items()}
             except (SteprouteError, AttributeError, KeyError, TypeError, ValueError) as error:
                 reason = f"{type(error).__name__}: {error}"[:300]
@@ -108,20 +179,52 @@ class Snapshots:
                     self._connection.label, n, reason,
                 )  # fmt: skip
                 self._connection.run("UPDATE snapshots SET set_aside = ? WHERE n = ?", (reason, n))
-                self._take(fresh, digest(fresh))  # half of it may have been taken over
+                self._digests = {}
+                self._take(fresh, digest(fresh), None)  # half of it may have been taken over
                 continue
             self._last = int(seq)
             return marks
         return None
 
-    def _take(self, data: bytes, checksum: str) -> None:
+    def _blocks(self, keys: list[str]) -> dict[str, str]:
+        """The blocks of a snapshot; one that is damaged goes, lest a later snapshot refer to it.
+
+        Raises:
+            StoreError: one is missing or damaged.
+        """
+        found: dict[str, str] = {}
+        reasons = []
+        for key in keys:
+            rows = self._connection.rows("SELECT text FROM blocks WHERE digest = ?", (key,))
+            text = str(rows[0][0]) if rows else ""
+            if rows and digest(text.encode()) != key:
+                self._connection.run("DELETE FROM blocks WHERE digest = ?", (key,))
+                reasons.append(f"block {key}: the checksum does not match")
+            elif not rows:
+                reasons.append(f"block {key} is missing")
+            found[key], self._digests[text] = text, key
+        if reasons:
+            raise StoreError("; ".join(reasons))
+        return found
+
+    def _take(self, data: bytes, checksum: str, blocks: Mapping[str, str] | None) -> None:
+        """Take over a state.
+
+        Args:
+            data: JSON text.
+            checksum: what it must have.
+            blocks: checksum → block; None = they are in their places.
+        """
         if digest(data) != checksum:
             raise StoreError("the checksum does not match")
-        state = json.loads(data)
+        state = from_json(data)
         if state["version"] != VERSION:
             raise StoreError(f"version: seen {state['version']!r}; allowed: {VERSION}")
         for name, part in self._parts.learners():
-            _load(part, state["learners"][name])
+            kept = state["learners"][name]
+            if blocks is not None and isinstance(kept, dict) and "blocks" in kept:
+                kept = {**kept, "blocks": [blocks[key] for key in kept["blocks"]]}
+            _load(part, kept)
         self._parts.forecast.load(state["forecast"], self._parts.pool)
         self._parts.derived.load(state["derived"])
         self._parts.health.load(state["health"])
@@ -130,6 +233,12 @@ class Snapshots:
 def digest(data: bytes) -> str:
     """Checksum of a snapshot's state."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _label(name: str, part: Any) -> str:
+    """Which part it is, and whose embeddings it learns from: those of another say nothing to it."""
+    texts = getattr(part, "texts", None)
+    return f"{name}:{type(part).__qualname__}" + ("" if texts is None else f"({texts.embedder.name})")
 
 
 def _keeps(part: Any) -> bool:

@@ -128,7 +128,7 @@ def test_bad_input(tmp_path: Path) -> None:
         evaluate(store, "fixed:huge")
     with pytest.raises(ConfigError, match="models: the log mentions large, which the configuration does not have"):
         evaluate(store, "random", pool=ModelPool([Model("small", price="free")]))
-    with pytest.raises(ConfigError, match="'oracle' could not score the log's first decision"):
+    with pytest.raises(ConfigError, match="'oracle' needs what the host says at each decision"):
         evaluate(store, "oracle")
     with pytest.raises(ConfigError, match="explore: seen 2"):
         evaluate(store, "random", explore=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -14,49 +15,62 @@ from typing import Any
 import killed
 import pytest
 import world
+from registry import POLICIES, RECORDING, spec
 
 from steproute import Outcome, Task
 
 TASKS = 12
-POLICIES = (
-    "pacer",
-    "progrouter",
-    "thompson",
-    "linucb",
-    "epsilon-greedy",
-    "knn",
-    "acrouter",
-    "cascade",
-    "task-level",
-    "dimension-best",
-    "logreg",
-    "random",
-)
 
 
-def plays(path: Path, policy: str, every: int) -> tuple[list[object], dict[str, float]]:
-    router = world.make(world.store(path, snapshot_every=every), policy)
-    found = list(world.run(router, TASKS))
-    queues = dict(router.accounts.queues)
-    router.close()
-    return found, queues
+def start(path: Path, policy: str, every: int) -> Any:
+    return world.make(world.store(path, snapshot_every=every), spec(policy))
 
 
 @pytest.mark.parametrize("every", [0, 20, 5000])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_crash_anywhere_changes_no_decision(tmp_path, policy, every):
-    whole, queues = plays(tmp_path / "whole.db", policy, every)
+    extra = RECORDING if policy == "oracle" else None
+    router = start(tmp_path / "whole.db", policy, every)
+    whole = list(world.run(router, TASKS, extra=extra))
+    queues = dict(router.accounts.queues)
+    router.close()
     for cut in (0, 3, 17, 30, len(whole) - 1):
         path = tmp_path / f"{cut}.db"
-        router = world.make(world.store(path, snapshot_every=every), policy)
-        run = world.run(router, TASKS)
+        router = start(path, policy, every)
+        run = world.run(router, TASKS, extra=extra)
         found = [next(run) for _ in range(cut + 1)]
         world.crash(router)
-        router = world.make(world.store(path, snapshot_every=every), policy)
-        found += world.run(router, TASKS)
+        router = start(path, policy, every)
+        found += world.run(router, TASKS, extra=extra)
         assert found == whole
         assert dict(router.accounts.queues) == queues
         router.close()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_of_the_registry_has_a_snapshot(tmp_path, policy):
+    """With it, none of the log from before it is read again."""
+    extra = RECORDING if policy == "oracle" else None
+    router = start(tmp_path / "a.db", policy, 20)
+    list(world.run(router, TASKS, extra=extra))
+    router.close()
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        rows = connection.execute("SELECT cursors, state, set_aside FROM snapshots ORDER BY n").fetchall()
+        assert len(rows) == 3
+        assert all(reason is None for *_, reason in rows)
+        connection.execute("DELETE FROM experiences")  # only a snapshot can know of them
+    marks, state = json.loads(rows[-1][0]), json.loads(rows[-1][1])
+    assert marks["experiences"] > 0
+    again = start(tmp_path / "a.db", policy, 20)
+    if hasattr(again.policy, "state"):
+        mine, stored = again.policy.state(), state["learners"]["policy"]
+        assert len(mine.get("blocks", ())) == len(stored.get("blocks", ()))
+        for one in (mine, stored):
+            one.pop("blocks", None)
+            for nodes in (one.get("capability", {}).get("nodes", []),):
+                nodes.sort(key=json.dumps)  # in no order that means anything
+        assert json.loads(json.dumps(mine, allow_nan=False)) == stored
+    again.close()
 
 
 def test_trees_go_on_from_their_snapshot_and_samples(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from doubles import FakeClock
@@ -60,11 +60,12 @@ def outcome(decision: Decision) -> tuple[Outcome, list[Evidence]]:
     ]
 
 
-def step(router: Router, task: Task) -> Decision:
+def step(router: Router, task: Task, extra: Mapping[str, Any] | None = None) -> Decision:
     """The next step of a task, to its answer."""
     key = str(len(found.steps)) if (found := router.ledger(task.id)) is not None else "0"
     while True:
-        decision = router.decide(task, "coder", step=key, prompt_tokens=800, max_tokens=300, text=f"secret text {key}")
+        text = f"secret text {key} of kind {task.dimension}"
+        decision = router.decide(task, "coder", step=key, prompt_tokens=800, max_tokens=300, text=text, extra=extra)
         result, evidence = outcome(decision)
         router.observe(decision, result, output=f"secret output {key}", evidence=evidence)
         if result.error is None:
@@ -73,13 +74,13 @@ def step(router: Router, task: Task) -> Decision:
             return decision
 
 
-def run(router: Router, n: int, stop: Callable[[], None] = lambda: None) -> Iterator[tuple[str, str, int, str, float]]:
+def run(router: Router, n: int, extra: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str, int, str, float]]:
     """Every task to its end, one after the other; yields what was decided: task, step, attempt, model, propensity."""
     for task in tasks(n):
         if router.ended(task.id):
             continue
         while router.ledger(task.id) is None or len(router.ledger(task.id).steps) < STEPS:  # type: ignore[union-attr]
-            decision = step(router, task)
+            decision = step(router, task, extra)
             yield decision.task, decision.step, decision.attempt, decision.model.name, decision.propensity
         success = chance(task.id, "end") < 0.5
         router.finish(task.id, success=success)
