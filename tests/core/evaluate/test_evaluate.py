@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doubles import FakeClock
+from servers.fixtures import postgres_url  # noqa: F401
 from typer.testing import CliRunner
 
 from steproute import ConfigError, Evidence, Model, Outcome, Router, Task
@@ -16,12 +18,13 @@ from steproute.evaluate import OverlapError, evaluate
 from steproute.evaluate.replay import replay
 from steproute.models import ModelPool
 from steproute.policies import make_policy
+from steproute.store import Store
 
 SKILL = {"small": 0.3, "large": 0.8}
 NAMES = list(SKILL)
 
 
-def log(path: Path, policy: object = "random", tasks: int = 150, explore: float = 0.0, steps: int = 2) -> Path:
+def log(path: Any, policy: object = "random", tasks: int = 150, explore: float = 0.0, steps: int = 2) -> Any:
     """A store of tasks of two steps; a model gains its skill, a little more in every other task."""
     models = [Model(name, price="free", quality=quality) for name, quality in SKILL.items()]
     router = Router(models, policy=policy, store=path, seed=3, explore=explore, on_error="raise", clock=FakeClock())
@@ -152,6 +155,37 @@ def test_a_log_whose_propensities_are_gone_is_refused(tmp_path: Path) -> None:
         connection.execute("UPDATE decisions SET candidates = ? WHERE n = 1", (json.dumps(data),))
     with pytest.raises(ConfigError, match=r"of task 't0': propensities: seen \[None, None\]"):
         evaluate(store, "random")
+
+
+def new_database(url: str, name: str) -> str:
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return f"{url.rpartition('/')[0]}/{name}"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_log_in_postgresql_says_what_the_same_log_in_a_file_says(
+    tmp_path: Path, request: pytest.FixtureRequest, shared: bool
+) -> None:
+    server = request.getfixturevalue("postgres_url")
+    url = new_database(server, f"log_{shared}".lower())
+    settings = {"name": "thompson", "sample": True}
+    log(tmp_path / "a.db", settings, tasks=80, explore=0.1)
+    log(Store(url, shared=shared, spool=tmp_path / "spool"), settings, tasks=80, explore=0.1)
+    for policy in ("fixed:large", "pacer", "epsilon-greedy", "knn", {"name": "thompson", "sample": True}):
+        for reward in ("gain", "final", "seconds"):
+            found = [evaluate(place, policy, reward=reward, least_ess=5) for place in (tmp_path / "a.db", url)]
+            assert found[0].decisions == 160
+            assert found[0] == found[1]
+    asked = ["evaluate", "--policy", "fixed:large", "--log", url, "--least-ess", "5", "--json"]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout) == evaluate(tmp_path / "a.db", "fixed:large", least_ess=5).as_dict()
+    with pytest.raises(
+        StoreError, match=r"store postgresql\+psycopg://postgres@127\.0\.0\.1:\d+/nothing: cannot be read as a"
+    ):
+        evaluate(f"{server.rpartition('/')[0]}/nothing", "random")
 
 
 def test_the_command(tmp_path: Path) -> None:
