@@ -8,11 +8,13 @@ With w = π(a|x) / p(a|x), the chance of what was done under the new policy over
     task   Σ_t (Π_{s≤t} w_s)·r_t, its mean over tasks    (per-decision IPS: Precup, Sutton & Singh, 2000)
 
 The first three value one decision in the situations the log came to; the last one a whole task. Steps of a task are not
-independent: every variance is that of sums per task (a ratio is linearised around its value).
+independent: every variance is that of sums per task (a ratio is linearised around its value), and so is the skewness that
+moves an interval's ends apart.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -121,6 +123,20 @@ def effective(weights: Floats) -> float:
     return float(weights.sum()) ** 2 / square if square else 0.0
 
 
+def expected_effective(first: Floats, second: Floats) -> float:
+    """Effective sample size as it is to be expected, n·(Σ E[w])² / (n·Σ E[w²]), before anything was drawn.
+
+    Whether an estimate is refused hangs on this one. The size that came out is large where heavy weights happened not to be
+    drawn, which is also where a value comes out too low: refusing by it would leave intervals that miss.
+
+    Args:
+        first: E[w] of each decision or task, shape (n,).
+        second: E[w²], shape (n,).
+    """
+    total = float(second.sum())
+    return float(first.sum()) ** 2 / total if total else 0.0
+
+
 def t_quantile(freedom: int) -> float:
     """97.5 % quantile of Student's t, by its expansion around the normal's; to .02 from 3 degrees of freedom on."""
     z, v = _Z, float(freedom)
@@ -133,13 +149,32 @@ def t_quantile(freedom: int) -> float:
 
 
 def _ratio(name: str, codes: Ints, top: Floats, bottom: Floats, weights: Floats) -> Estimate:
-    """Σ top / Σ bottom with a variance from sums per task, linearised."""
+    """Σ top / Σ bottom with an interval from sums per task, linearised."""
     value = float(top.sum() / bottom.sum())
     rest = np.bincount(codes, weights=top - value * bottom)
     k = len(rest)
     error = float(np.sqrt(k / (k - 1) * (rest**2).sum())) / abs(float(bottom.sum()))
-    half = t_quantile(k - 1) * error
-    return Estimate(name, value, value - half, value + half, effective(weights), len(top))
+    below, above = skewed_quantiles(rest)
+    return Estimate(name, value, value - above * error, value - below * error, effective(weights), len(top))
+
+
+def skewed_quantiles(rest: Floats) -> tuple[float, float]:
+    """2.5 and 97.5 % quantiles of a mean's t statistic, from the residuals it is a mean of.
+
+    A few tasks with large weights make the mean skewed, and its error small just when it is too low: the symmetric interval of
+    Student's t then misses above. The cubic transformation of Hall (JRSS B 54, 1992, section 2) takes the skewness out of the
+    statistic; this is its inverse at ±t, which are the quantiles themselves where there is none.
+
+    Args:
+        rest: residuals, shape (k,), with mean 0.
+    """
+    t = t_quantile(len(rest) - 1)
+    square = float((rest**2).mean())
+    skew = float((rest**3).mean()) / square**1.5 / math.sqrt(len(rest)) if square > 0 else 0.0
+    if abs(skew) < 1e-6:
+        return -t, t
+    below, above = (3 / skew * (float(np.cbrt(1 + skew * (x - skew / 6))) - 1) for x in (-t, t))
+    return below, above
 
 
 def _checked(tasks: Ints, weights: Floats, *columns: Floats) -> Ints:

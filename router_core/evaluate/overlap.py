@@ -15,7 +15,7 @@ def check_overlap(
     """Refuse what would be a guess.
 
     Args:
-        ess: effective sample size.
+        ess: effective sample size, as it is to be expected.
         n: how many there are.
         unseen: share of what the new policy would do that the log could never have done.
         least_ess: least effective sample size.
@@ -34,5 +34,5 @@ def check_overlap(
         )
     if ess < least_ess:
         raise OverlapError(
-            f"overlap too thin: effective sample size {ess:.1f} of {n} {unit}; needed: {least_ess:g} ({hint})"
+            f"overlap too thin: expected effective sample size {ess:.1f} of {n} {unit}; needed: {least_ess:g} ({hint})"
         )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from steproute.budget import Budget
 from steproute.errors import StoreError
 from steproute.evaluate.direct import crossfitted
-from steproute.evaluate.estimators import Estimate, doubly_robust, effective, ips, per_decision_ips, snips
+from steproute.evaluate.estimators import Estimate, doubly_robust, expected_effective, ips, per_decision_ips, snips
 from steproute.evaluate.overlap import OverlapError, check_overlap
 from steproute.evaluate.replay import Choice, Replay, replay
 from steproute.models import ModelPool
@@ -114,7 +114,7 @@ def evaluate(
         budget: limits and targets it scores by.
         reward: `gain` (observed progress of each decision), `final` (the task's final reward), or a resource such as `usd`.
         explore: the uniform share it is to be run with.
-        least_ess: least effective sample size of an estimate.
+        least_ess: least effective sample size of an estimate, as it is to be expected.
         most_unseen: most that may be spent of the new policy's choices on what the log could never have done.
 
     Returns:
@@ -142,14 +142,16 @@ def assess(found: Replay, name: str, reward: str, where: str, least_ess: float, 
     rewards = np.array([value(item) for item in free], dtype=np.float64)
     weights = _weights(free)
     unseen = float(np.mean([item.wanted[item.logged <= 0].sum() for item in free]))
-    check_overlap(effective(weights), len(free), unseen, least_ess, most_unseen, name)
+    check_overlap(expected_effective(*_moments(free)), len(free), unseen, least_ess, most_unseen, name)
     tasks = _codes([item.task for item in free])
     taken, wanted = _predictions(free, tasks, rewards)
     along = _along(kept, value, reward == FINAL)
-    whole = per_decision_ips(_codes([item.task for item in kept]), _weights(kept), along)
+    codes = _codes([item.task for item in kept])
+    whole = per_decision_ips(codes, _weights(kept), along)
     refused = ""
     try:
-        check_overlap(whole.ess, whole.n, 0.0, min(least_ess, 0.5 * whole.n), 1.0, name, "tasks")
+        ess = expected_effective(*(_product(codes, moment) for moment in _moments(kept)))
+        check_overlap(ess, whole.n, 0.0, least_of_tasks(least_ess, whole.n), 1.0, name, "tasks")
     except OverlapError as error:
         refused = str(error)
     return Evaluation(
@@ -171,6 +173,11 @@ def assess(found: Replay, name: str, reward: str, where: str, least_ess: float, 
     )
 
 
+def least_of_tasks(least_ess: float, n: int) -> float:
+    """Least effective sample size for the value of a task: as of decisions, but for few tasks half of them."""
+    return min(least_ess, 0.5 * n)
+
+
 def _reader(found: Replay, reward: str) -> Callable[[Choice], float | None]:
     if reward == GAIN:
         return lambda item: item.gain if item.gain is not None else 0.0 if item.answered else None
@@ -190,6 +197,24 @@ def _along(kept: Sequence[Choice], value: Callable[[Choice], float | None], only
 
 def _weights(kept: Sequence[Choice]) -> Floats:
     return np.array([item.wanted[item.chosen] / item.logged[item.chosen] if item.free else 1.0 for item in kept])
+
+
+def _moments(kept: Sequence[Choice]) -> tuple[Floats, Floats]:
+    """E[w] and E[w²] of each decision over what the log could have done: Σ π(a) and Σ π(a)²/p(a); shape (n,) each."""
+    first, second = np.ones(len(kept)), np.ones(len(kept))
+    for i, item in enumerate(kept):
+        if item.free:
+            seen = item.logged > 0
+            first[i] = item.wanted[seen].sum()
+            second[i] = (item.wanted[seen] ** 2 / item.logged[seen]).sum()
+    return first, second
+
+
+def _product(codes: npt.NDArray[np.int64], values: Floats) -> Floats:
+    """Product over the decisions of each task, shape (tasks,)."""
+    found = np.ones(int(codes.max()) + 1)
+    np.multiply.at(found, codes, values)
+    return found
 
 
 def _predictions(kept: Sequence[Choice], tasks: npt.NDArray[np.int64], rewards: Floats) -> tuple[Floats, Floats]:

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from steproute.benchmarks.off_policy.coverage import WORLDS, coverage, refusals
 from steproute.errors import ConfigError
 from steproute.evaluate import best_chances, doubly_robust, ips, logged_propensities, per_decision_ips, snips
 from steproute.evaluate.direct import crossfitted
-from steproute.evaluate.estimators import effective, t_quantile
+from steproute.evaluate.estimators import effective, expected_effective, skewed_quantiles, t_quantile
 from steproute.evaluate.propensity import floored, sampled
 
 TASKS = np.array([0, 0, 1, 1])
@@ -145,37 +146,44 @@ def test_predictions_have_not_seen_their_own_task() -> None:
 # --- coverage ------------------------------------------------------------------------------------------------
 
 
-def _coverage(runs: int, tasks: int, steps: int = 3) -> dict[str, float]:
-    """Share of intervals that hold the truth; steps of a task share a disposition, so they are not independent."""
-    rng = np.random.default_rng(11)
-    means = np.array([0.3, 0.5, 0.7])
-    old, new = np.array([0.5, 0.3, 0.2]), np.array([0.15, 0.25, 0.6])
-    value = float(new @ means)
-    names = np.repeat(np.arange(tasks), steps)
-    hits = dict.fromkeys(("IPS", "SNIPS", "DR", "task"), 0)
-    for _ in range(runs):
-        mood = np.repeat(0.15 * rng.standard_normal(tasks), steps)
-        arms = np.searchsorted(np.cumsum(old), rng.random(tasks * steps))
-        rewards = means[arms] + mood + 0.2 * rng.standard_normal(tasks * steps)
-        weights = new[arms] / old[arms]
-        rough = np.array([0.4, 0.5, 0.6])
-        found = (
-            ips(names, weights, rewards),
-            snips(names, weights, rewards),
-            doubly_robust(names, weights, rewards, rough[arms], np.full(len(arms), float(new @ rough))),
-            per_decision_ips(names, weights, rewards),
-        )
-        for item in found:
-            truth = value * steps if item.name == "task" else value
-            hits[item.name] += item.low <= truth <= item.high
-    return {name: count / runs for name, count in hits.items()}
+@pytest.mark.parametrize(("world", "tasks"), [("base", 100), ("base", 300), ("near", 100)])
+def test_intervals_hold_the_truth_in_93_to_97_of_100_runs(world: str, tasks: int) -> None:
+    found = coverage(WORLDS[world], tasks, 1000)
+    assert ("task" in found) == (world == "near")  # else refused
+    for name, count in found.items():
+        assert count.runs == 1000
+        assert 0.93 <= count.held / 1000 <= 0.97, (name, count)
 
 
-def test_intervals_hold_the_truth_in_93_to_97_of_100_runs() -> None:
-    found = _coverage(1000, 300)
-    for name in ("IPS", "SNIPS", "DR"):
-        assert 0.93 <= found[name] <= 0.97, found
-    assert 0.92 <= found["task"] <= 0.97, found  # products of weights are skewed
+def test_the_value_of_a_task_from_a_thin_log_is_refused_or_has_an_interval_that_holds() -> None:
+    """An effective sample size of a dozen tasks: what happens below what is asked for by default."""
+    assert refusals(WORLDS["base"], 100) == refusals(WORLDS["base"], 300) == {"task"}
+    assert refusals(WORLDS["base"], 1000) == set()
+    count = coverage(WORLDS["base"], 100, 1000, every=True)["task"]
+    assert 0.93 <= count.held / 1000 <= 0.97, count
+
+
+def test_skewed_quantiles_by_hand() -> None:
+    even = np.array([1.0, -1.0, 1.0, -1.0, 0.0])
+    assert skewed_quantiles(even) == (-t_quantile(4), t_quantile(4))
+    assert skewed_quantiles(np.zeros(5)) == (-t_quantile(4), t_quantile(4))
+    rest = np.array([4.0, -1.0, -1.0, -1.0, -1.0])  # mean square 4, mean cube 12: skewness 1.5
+    a, t = 1.5 / math.sqrt(5), t_quantile(4)
+    low, high = skewed_quantiles(rest)
+    # T + a T²/3 + a² T³/27 + a/6 is ±t there
+    assert low + a * low**2 / 3 + a**2 * low**3 / 27 + a / 6 == pytest.approx(-t)
+    assert high + a * high**2 / 3 + a**2 * high**3 / 27 + a / 6 == pytest.approx(t)
+    assert -low > t > high
+    assert skewed_quantiles(-rest) == pytest.approx((-high, -low))
+
+
+def test_the_expected_effective_size_does_not_hang_on_what_was_drawn() -> None:
+    # π = (.6, .4) on p = (.2, .8): E[w²] = .36/.2 + .16/.8 = 2
+    assert expected_effective(np.ones(10), np.full(10, 2.0)) == pytest.approx(5.0)
+    assert expected_effective(np.zeros(3), np.zeros(3)) == 0.0
+    rng = np.random.default_rng(0)
+    weights = np.where(rng.random(100_000) < 0.2, 3.0, 0.5)
+    assert effective(weights) / 100_000 == pytest.approx(0.5, rel=0.02)
 
 
 def test_intervals_of_decisions_taken_for_independent_would_be_too_narrow() -> None:

@@ -104,8 +104,12 @@ def test_too_little_overlap_is_refused_with_numbers(tmp_path: Path) -> None:
     thin = log(tmp_path / "b.db", "fixed:small", tasks=60, explore=0.2)
     with pytest.raises(OverlapError, match=r"effective sample size \d+\.\d of 120 decisions; needed: 50"):
         evaluate(thin, "fixed:large")
+    # a tenth of the choices was `large`: 12 decisions, and of two in a row every hundredth of 60
+    with pytest.raises(OverlapError, match=r"expected effective sample size 12\.0 of 120 decisions"):
+        evaluate(thin, "fixed:large")
     found = evaluate(thin, "fixed:large", least_ess=3)
     assert found.task is None
+    assert "expected effective sample size 0.6 of 60 tasks; needed: 3" in found.refused
     assert "of 60 tasks; needed: 3" in found.refused or "effective" in found.refused
 
 

@@ -1,0 +1,1 @@
+"""Off-policy estimates on synthetic logs whose truth is known."""
