@@ -314,6 +314,8 @@ def checked(scores: Scores, n: int) -> tuple[list[float], list[float]]:
 
 
 def _floats(values: Any) -> list[float]:
+    if type(values) is list:
+        return list(map(float, values))
     found: list[float] = np.asarray(values, dtype=np.float64).tolist()
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from steproute.progress import Progress
 from steproute.settings import Settings
 
 Floats = npt.NDArray[np.float64]
+Values: TypeAlias = Sequence[float] | Floats
+"""One number per candidate. For the few of a pool a plain list is faster than an array."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class StepContext:
 class Scores:
     """A policy's answer. The highest value wins, unless `propensities` say that it is to be drawn."""
 
-    values: Floats
+    values: Values
     """One score per candidate, shape (n,)."""
     terms: list[dict[str, float]] = field(default_factory=list)
     """What each score is made of, for explanations; empty or one dict per candidate."""

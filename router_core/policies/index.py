@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from steproute.policies.base import Floats
-
 
 def gittins_bonus(x: float) -> float:
     """ψ(x): the index of a Gaussian arm is mean + sd·ψ(x), with x = variance / noise · horizon.
@@ -28,10 +24,14 @@ def gittins_bonus(x: float) -> float:
     return math.sqrt(2 * log - math.log(log) - math.log(16 * math.pi))
 
 
-_LOGS: Floats = np.linspace(math.log(1e-6), math.log(1e8), 1200)
-_BONUSES: Floats = np.array([gittins_bonus(math.exp(value)) for value in _LOGS])
+_LOWEST, _STEP = math.log(1e-6), math.log(1e14) / 1199
+_TABLE = [gittins_bonus(math.exp(_LOWEST + _STEP * i)) for i in range(1200)]
 
 
-def gittins_bonuses(x: Floats) -> Floats:
-    """`gittins_bonus` of every element, read from a fine table; relative error below 2 % away from its steps."""
-    return np.interp(np.log(np.maximum(x, 1e-6)), _LOGS, _BONUSES)
+def quick_bonus(x: float) -> float:
+    """`gittins_bonus` read from a fine table, so that it rises without steps; relative error below 2 % away from its steps."""
+    place = (math.log(max(x, 1e-6)) - _LOWEST) / _STEP
+    i = int(place)
+    if i >= len(_TABLE) - 1:
+        return _TABLE[-1]
+    return _TABLE[i] + (place - i) * (_TABLE[i + 1] - _TABLE[i])

@@ -16,6 +16,7 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,8 +28,8 @@ from steproute.errors import ConfigError
 from steproute.evidence import EvidenceConfig, EvidenceModel
 from steproute.ledger import Evidence, Ledger
 from steproute.models import Model
-from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
-from steproute.policies.index import gittins_bonuses
+from steproute.policies.base import Feedback, PolicyConfig, Scores, StepContext
+from steproute.policies.index import quick_bonus
 from steproute.policies.price import owed, price
 from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
 from steproute.posterior import PosteriorConfig, TaskPosterior
@@ -100,11 +101,11 @@ class Pacer:
 
     # --- predicting ------------------------------------------------------------------------------------------
 
-    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
-        """ŷ = (1 − g)·E[z] of every candidate in this task, and its standard deviation; shape (n,) each."""
+    def predict(self, context: StepContext) -> tuple[list[float], list[float]]:
+        """ŷ = (1 − g)·E[z] of every candidate in this task, and its standard deviation."""
         found = self._estimate(context)
         remaining = self._remaining(context)
-        return remaining * found.mean, remaining * np.sqrt(found.variance)
+        return [remaining * mean for mean in found.mean], [remaining * math.sqrt(v) for v in found.variance]
 
     def _remaining(self, context: StepContext) -> float:
         """1 − E[g(s)]: what is left to do, the last step's evidence taken for as true as its source is reliable."""
@@ -129,7 +130,7 @@ class Pacer:
         posterior = self._tasks.get(context.task.id)
         if posterior is not None:
             shifts, variances = posterior.shifts(names)
-            found = Estimate(found.mean + shifts, found.variance + np.array(variances), found.noise)
+            found = Estimate(list(map(add, found.mean, shifts)), list(map(add, found.variance, variances)), found.noise)
         context.memo[SHIFTED] = found
         return found
 
@@ -152,28 +153,28 @@ class Pacer:
         foreign = MEMO not in context.memo and any(candidate.gain_sd > 0 for candidate in context.candidates)
         prices = price(context)
         if foreign:
-            gains = context.gains
-            variance = np.array([candidate.gain_sd**2 for candidate in context.candidates])
+            gains = [candidate.gain for candidate in context.candidates]
+            variance = [candidate.gain_sd**2 for candidate in context.candidates]
             noise = self.config.capability.noise
         else:
             found = context.memo.get(SHIFTED) or self._estimate(context)  # `predict` has just worked it out
-            gains, variance, noise = remaining * found.mean, found.variance, found.noise
+            gains, variance, noise = [remaining * mean for mean in found.mean], found.variance, found.noise
             if self.config.verify and self.verified.applies(context.group[0] if context.group else ""):
                 return self._score_verified(context, found, prices)
         worth = self.config.V * remaining
+        bonus = [0.0] * len(gains)
         if self.config.horizon:  # a queue that grows is paid off with what is known, not with curiosity
-            bonus = np.sqrt(variance) * gittins_bonuses(variance * (self.config.horizon / noise)) * (worth * remaining)
-        else:
-            bonus = np.zeros_like(gains)
+            looks = self.config.horizon / noise
+            bonus = [math.sqrt(v) * quick_bonus(v * looks) * (worth * remaining) for v in variance]
         held = incumbent(context)
         if held is not None:  # curiosity alone is no reason to change horses in midstream
-            bonus = np.minimum(bonus, bonus[held])
-        gains = (worth + owed(context)) * gains
-        values = gains + bonus - prices + TIE * context.rng.random(len(gains))
-        terms = [
-            {"V(1-g)y": gain, "exploration": more, "-price": -cost}
-            for gain, more, cost in zip(gains.tolist(), bonus.tolist(), prices.tolist(), strict=True)
-        ]
+            most = bonus[held]
+            bonus = [min(more, most) for more in bonus]
+        whole = worth + owed(context)
+        values, terms = [], []
+        for gain, more, cost, tie in zip(gains, bonus, prices, context.rng.random(len(gains)).tolist(), strict=True):
+            values.append(whole * gain + more - cost + TIE * tie)
+            terms.append({"V(1-g)y": whole * gain, "exploration": more, "-price": -cost})
         stop = None
         if context.step:
             if self.verified.verdicts(context.ledger):
@@ -182,7 +183,7 @@ class Pacer:
                 stop = 0.0
         return Scores(values, terms, reason="highest expected gain, exploration included, minus price", stop=stop)
 
-    def _score_verified(self, context: StepContext, found: Estimate, prices: Floats) -> Scores:
+    def _score_verified(self, context: StepContext, found: Estimate, prices: Sequence[float]) -> Scores:
         names = context.names
         verdicts = self.verified.verdicts(context.ledger)
         beliefs = self._running.get(context.task.id)
@@ -196,10 +197,11 @@ class Pacer:
             beliefs.base.setdefault(name, mean)
         context.memo["verified"] = beliefs
         chances = self.verified.chances(beliefs, names, verdicts)
-        bonus = np.sqrt(found.variance) * gittins_bonuses(found.variance / found.noise * max(self.config.horizon, 1e-9))
+        looks = max(self.config.horizon, 1e-9) / found.noise
+        bonus = np.array([math.sqrt(v) * quick_bonus(v * looks) for v in found.variance])
         hopeful = np.clip(chances + self.config.verified.curiosity * bonus, 0.003, 0.997)
         worth = self.config.V + owed(context)
-        values = worth * reservation(hopeful, prices / worth, beliefs.rates)
+        values = worth * reservation(hopeful, np.array(prices) / worth, beliefs.rates)
         held = [self.verified.answer_right(beliefs, i, *verdict) for i, verdict in enumerate(verdicts)]
         stop = worth * max(held) if held else None
         terms = [
@@ -251,13 +253,13 @@ class Pacer:
                 posterior = self._tasks[context.task.id] = TaskPosterior(self.config.posterior)
                 while len(self._tasks) > KEPT_TASKS:
                     self._tasks.popitem(last=False)
-            posterior.update(model, z - float(found.mean[feedback.index]), feedback.reliability, found.noise**0.5)
+            posterior.update(model, z - found.mean[feedback.index], feedback.reliability, found.noise**0.5)
         self._observe(feedback, model, min(max(z - expected, -1.0), 1.0))
 
     def _observe(self, feedback: Feedback, model: str, z: float) -> None:
         found: Estimate | None = feedback.context.memo.get(MEMO)
         if found is not None and self._changes.active:
-            off = z - float(found.mean[feedback.index])
+            off = z - found.mean[feedback.index]
             if self._changes.note(model, off * math.sqrt(feedback.reliability / found.noise)):
                 self._anew(model, self.config.change.keep)
         self.capability.observe(feedback.context.group, model, z, feedback.reliability)

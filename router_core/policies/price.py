@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from steproute.budget import MAX_EXPONENT
-from steproute.policies.base import Floats, StepContext
+from steproute.policies.base import StepContext
 
 
-def price(context: StepContext) -> Floats:
-    """Σ_k w_k·c_k of every candidate over the resources that are valued, limited or targeted; shape (n,) (DESIGN §8)."""
+def price(context: StepContext) -> list[float]:
+    """Σ_k w_k·c_k of every candidate over the resources that are valued, limited or targeted (DESIGN §8)."""
     budget = context.budget
     total = [0.0] * len(context.candidates)
     for name, limit in budget.limits.items():
@@ -25,7 +23,7 @@ def price(context: StepContext) -> Floats:
             total = [sofar + w * cost for sofar, w, cost in zip(total, weights, costs, strict=True)]
         elif weight:
             total = [sofar + weight * cost for sofar, cost in zip(total, costs, strict=True)]
-    return np.array(total)
+    return total
 
 
 def owed(context: StepContext) -> float:

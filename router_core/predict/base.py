@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from steproute.policies.base import Feedback, Floats, StepContext
+from steproute.policies.base import Feedback, StepContext, Values
 
 
 class GainEstimator(Protocol):
     """Predicts the gain ŷ(m, s) of every candidate and learns from what happened."""
 
-    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the gain per candidate, each of shape (n,)."""
+    def predict(self, context: StepContext) -> tuple[Values, Values]:
+        """Mean and standard deviation of the gain per candidate, n numbers each."""
         ...
 
     def learn(self, feedback: Feedback) -> None:

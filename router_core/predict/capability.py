@@ -14,15 +14,17 @@ answers with everything except what that node said. One observation touches the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from steproute.errors import ConfigError
-from steproute.policies.base import Feedback, Floats, StepContext
+from steproute.policies.base import Feedback, StepContext
 from steproute.predict.node import Node
 from steproute.settings import Settings
 
@@ -59,11 +61,11 @@ class CapabilityConfig(Settings):
 
 @dataclass(slots=True)
 class Estimate:
-    """What is believed about some models in one group; arrays of shape (n,)."""
+    """What is believed about some models in one group, in their order."""
 
-    mean: Floats
+    mean: list[float]
     """Expected relative gain."""
-    variance: Floats
+    variance: list[float]
     """Variance of that expectation, the group's level taken as known."""
     noise: float
     """Variance σ² of one fully reliable observation."""
@@ -76,9 +78,8 @@ class CapabilityModel:
         self.config = config or CapabilityConfig()
         self._columns: dict[str, int] = {}
         self._free: list[int] = []
-        self._base = np.zeros(0)
+        self._base: list[float] = []
         self._nodes: dict[Group, Node] = {(): Node(0)}
-        self._cache: dict[tuple[str, ...], Any] = {}
 
     # --- models ----------------------------------------------------------------------------------------------
 
@@ -96,13 +97,12 @@ class CapabilityModel:
         """
         if model in self._columns:
             return
-        self._cache.clear()
         if self._free:
             column = self._free.pop()
             self._base[column] = prior
         else:
             column = len(self._base)
-            self._base = np.append(self._base, prior)
+            self._base.append(prior)
             for node in self._nodes.values():
                 node.grow(1)
         self._columns[model] = column
@@ -112,7 +112,6 @@ class CapabilityModel:
         column = self._columns.pop(model, None)
         if column is None:
             return
-        self._cache.clear()
         self._free.append(column)
         for node in self._nodes.values():
             node.clear(column)
@@ -128,10 +127,11 @@ class CapabilityModel:
         if column is None:
             return
         for node in self._nodes.values():
-            seen = node.own[0, column]
+            seen = node.seen[column]
             if seen > keep:
-                node.own[:, column] = keep, node.own[1, column] * (keep / seen)
-            node.heard[:, column] = node.said[:, column] = 0.0
+                node.seen[column], node.total[column] = keep, node.total[column] * (keep / seen)
+            for messages in (node.heard, node.heard_mean, node.said, node.said_mean):
+                messages[column] = 0.0
         for group in sorted(self._nodes, key=len, reverse=True):
             self._ascend([self._nodes[group[:depth]] for depth in range(len(group) + 1)])
 
@@ -154,7 +154,7 @@ class CapabilityModel:
                 raise ConfigError(f"prior of {model!r} in {'/'.join(group)!r}: seen {mean!r}; allowed: -1 to 1")
             self.add(model)
         node = self._reach(_trim(group))[-1]
-        values = np.full(len(self._base), np.nan)
+        values = [math.nan] * len(self._base)
         for model, mean in means.items():
             values[self._columns[model]] = mean
         node.prior = (values, float(strength))
@@ -169,11 +169,11 @@ class CapabilityModel:
             models: names, all of them added before.
 
         Returns:
-            Arrays in the order of `models`.
+            Belief in the order of `models`.
         """
         mean, variance, noise = self._descend(_trim(group))
-        pick = self._pick(tuple(models))
-        return Estimate(mean[pick], variance[pick], noise)
+        columns = [self._columns[model] for model in models]
+        return Estimate([mean[i] for i in columns], [variance[i] for i in columns], noise)
 
     def observe(self, group: Sequence[str], model: str, gain: float, weight: float = 1.0) -> None:
         """Take in one relative gain.
@@ -188,16 +188,15 @@ class CapabilityModel:
         column = self._columns[model]
         path = self._reach(_trim(group))
         leaf = path[-1]
-        before, total = leaf.own[:, column].tolist()
+        before, total = leaf.seen[column], leaf.total[column]
         if before > 0:
             off = gain - total / before
             for node in path:
                 node.spread += before * weight / (before + weight) * off * off
                 node.freedom += weight
-        if self.config.memory is not None:
-            leaf.own[:, column] *= 1.0 - weight / self.config.memory
-        leaf.own[0, column] += weight
-        leaf.own[1, column] += weight * gain
+        keep = 1.0 if self.config.memory is None else 1.0 - weight / self.config.memory
+        leaf.seen[column] = before * keep + weight
+        leaf.total[column] = total * keep + weight * gain
         self._ascend(path)
 
     def observe_all(self, group: Sequence[str], gains: Mapping[str, float], weight: float = 1.0) -> None:
@@ -217,11 +216,11 @@ class CapabilityModel:
             for model, gain in gains.items():
                 self.observe(group, model, gain, weight)
             return
-        columns = np.array([self._columns[model] for model in gains], dtype=np.intp)
+        columns = [self._columns[model] for model in gains]
         values = np.array(list(gains.values()), dtype=np.float64)
         path = self._reach(_trim(group))
         leaf, n = path[-1], len(values)
-        seen, total = leaf.own[:, columns]
+        seen, total = (np.array([sums[i] for i in columns]) for sums in (leaf.seen, leaf.total))
         old = seen > 0
         off = np.where(old, values - total / np.maximum(seen, 1e-300), 0.0)
         shrink = np.where(old, leaf.rows / (leaf.rows + 1.0) if leaf.rows else 0.5, 0.0)
@@ -239,18 +238,20 @@ class CapabilityModel:
         nu = self.config.noise_strength
         paired = (nu * noise + leaf.paired) / (nu + leaf.paired_freedom)
         worth = weight * min(max(noise / max(paired, 1e-9), 1.0), MOST_WORTH)
-        leaf.own[0, columns] += worth
-        leaf.own[1, columns] += worth * (values - values.mean() + leaf.row_total / leaf.rows)
+        levelled = (values - values.mean() + leaf.row_total / leaf.rows).tolist()
+        for i, value in zip(columns, levelled, strict=True):
+            leaf.seen[i] += worth
+            leaf.total[i] += worth * value
         self._ascend(path)
 
-    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
+    def predict(self, context: StepContext) -> tuple[list[float], list[float]]:
         """ŷ = (1 − g)·E[z] and its standard deviation; see `GainEstimator.predict`."""
         for candidate in context.candidates:
             if candidate.name not in self._columns:
                 self.add(candidate.name, candidate.model.prior)
         found = self.estimate(context.group, context.names)
         remaining = 1.0 - context.progress.g
-        return remaining * found.mean, remaining * np.sqrt(found.variance)
+        return [remaining * mean for mean in found.mean], [remaining * math.sqrt(v) for v in found.variance]
 
     def learn(self, feedback: Feedback) -> None:
         """Take in one observed gain; see `GainEstimator.learn`."""
@@ -262,14 +263,6 @@ class CapabilityModel:
         self.observe(context.group, context.candidates[feedback.index].name, z, feedback.reliability)
 
     # --- messages --------------------------------------------------------------------------------------------
-
-    def _pick(self, models: tuple[str, ...]) -> Any:
-        pick = self._cache.get(models)
-        if pick is None:
-            columns = [self._columns[name] for name in models]
-            whole = columns == list(range(len(self._base)))
-            pick = self._cache[models] = slice(None) if whole else np.array(columns, dtype=np.intp)
-        return pick
 
     def _reach(self, group: Group) -> list[Node]:
         nodes, n = self._nodes, len(self._base)
@@ -290,60 +283,85 @@ class CapabilityModel:
         """Variance of θ in a group of that noise."""
         return max(noise / self.config.strength, self.config.least_spread**2)
 
-    def _descend(self, group: Group) -> tuple[Floats, Floats, float]:
+    def _descend(self, group: Group) -> tuple[list[float], list[float], float]:
         """From the root to the group: prior of each node from its parent, with that node's own message taken out."""
         config = self.config
-        mean, noise = self._base, config.noise
-        variance: Floats | float = config.root_sd**2
+        noise, root = config.noise, config.root_sd**2
+        mean, variance = list(self._base), [root] * len(self._base)
         node: Node | None = self._nodes[()]
         for depth in range(len(group) + 1):
-            if node is None:  # nothing seen below: the parent's opinion, wider at each step
-                variance = variance + self._spread(noise)
-                continue
-            noise = self._noise(node, noise)
+            if node is not None:
+                noise = self._noise(node, noise)
             if depth:
-                variance = variance + self._spread(noise)
+                spread = self._spread(noise)
+                variance = [inherited + spread for inherited in variance]
+            if node is None:  # nothing seen below: the parent's opinion, wider at each step
+                continue
             level_precision = config.level_sd**-2
             if node.prior is not None:
                 level_precision = config.prior_level_sd**-2
-                stated = ~np.isnan(node.prior[0])
-                mean = np.where(stated, node.prior[0], mean)
-                variance = np.where(stated, self._spread(noise) * config.strength / node.prior[1], variance)
-            known = node.own / noise + node.heard
-            precision, product = known[0], known[1]  # `dot`, not `sum`: it is three times as fast on so few models
-            inherited = 1.0 / variance
-            total = inherited + precision
-            trust = inherited / total
-            off = float(product.dot(trust)) - float(mean.dot(precision * trust))
-            node.level = off / (float(precision.dot(trust)) + level_precision)
+                stated = self._spread(noise) * config.strength / node.prior[1]
+                for i, published in enumerate(node.prior[0]):
+                    if not math.isnan(published):
+                        mean[i], variance[i] = published, stated
             child = self._nodes.get(group[: depth + 1]) if depth < len(group) else None
-            if child is not None:
-                known -= child.said
-                total = inherited + precision
-            mean = (inherited * (mean + node.level) + product) / total
-            variance = 1.0 / total
+            self._settle(node, child, mean, variance, noise, level_precision)
             node = child
-        return mean, np.asarray(variance), noise
+        return mean, variance, noise
+
+    @staticmethod
+    def _settle(
+        node: Node, child: Node | None, mean: list[float], variance: list[float], noise: float, level_precision: float
+    ) -> None:
+        """Posterior of a node from its prior, in place: first its level, then the models around it.
+
+        Args:
+            node: the group; its level is renewed.
+            child: the group that asks, whose own message is taken out; None = the node itself asks.
+            mean: expected relative gain per model.
+            variance: of that expectation.
+            noise: σ² of the group.
+            level_precision: 1/λ².
+        """
+        surprise, weight = 0.0, level_precision
+        known = []
+        for own, total, heard, heard_mean, expected, spread in zip(
+            node.seen, node.total, node.heard, node.heard_mean, mean, variance, strict=True
+        ):
+            precision, product = own / noise + heard, total / noise + heard_mean
+            trust = 1.0 / (1.0 + precision * spread)
+            surprise += (product - precision * expected) * trust
+            weight += precision * trust
+            known.append((precision, product))
+        node.level = level = surprise / weight
+        for i, (precision, product) in enumerate(known):
+            if child is not None:
+                precision -= child.said[i]
+                product -= child.said_mean[i]
+            inherited = 1.0 / variance[i]
+            variance[i] = after = 1.0 / (inherited + precision)
+            mean[i] = (inherited * (mean[i] + level) + product) * after
 
     def _ascend(self, path: Sequence[Node]) -> None:
         """From the leaf to the root: renew the messages."""
-        config = self.config
-        noises, noise = [], config.noise
+        noises, noise = [], self.config.noise
         for node in path:
             noise = self._noise(node, noise)
             noises.append(noise)
         for depth in range(len(path) - 1, 0, -1):
             node, parent, noise = path[depth], path[depth - 1], noises[depth]
-            said = node.own / noise + node.heard
-            precision = said[0]
-            said[1] -= node.level * precision
-            shrinkage = 1.0 / self._spread(noise)
-            trust = shrinkage / (shrinkage + precision)
-            if node.prior is not None:
-                trust = np.where(np.isnan(node.prior[0]), trust, 0.0)
-            said *= trust
-            parent.heard += said - node.said
-            node.said = said
+            spread, level = self._spread(noise), node.level
+            published = None if node.prior is None else node.prior[0]
+            for i, own in enumerate(node.seen):
+                precision = own / noise + node.heard[i]
+                trust = 1.0 / (1.0 + spread * precision)
+                if published is not None and not math.isnan(published[i]):  # the parent's opinion does not count there
+                    trust = 0.0
+                said = precision * trust
+                said_mean = (node.total[i] / noise + node.heard_mean[i] - level * precision) * trust
+                parent.heard[i] += said - node.said[i]
+                parent.heard_mean[i] += said_mean - node.said_mean[i]
+                node.said[i], node.said_mean[i] = said, said_mean
 
     # --- state -----------------------------------------------------------------------------------------------
 
@@ -351,7 +369,7 @@ class CapabilityModel:
         """Everything learnt, as plain JSON values."""
         columns = list(self._columns.values())
         nodes = [{"group": list(group), **node.state(columns)} for group, node in self._nodes.items()]
-        base = [float(self._base[column]) for column in self._columns.values()]
+        base = [self._base[column] for column in columns]
         return {"version": STATE_VERSION, "models": list(self._columns), "base": base, "nodes": nodes}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -363,21 +381,22 @@ class CapabilityModel:
         if state.get("version") != STATE_VERSION:
             raise ConfigError(f"capability state: version {state.get('version')!r}; allowed: {STATE_VERSION}")
         try:
-            models, base = list(state["models"]), np.array(state["base"], dtype=np.float64)
+            models, base = list(state["models"]), [float(prior) for prior in state["base"]]
             nodes: dict[Group, Node] = {}
             for entry in sorted(state["nodes"], key=lambda item: len(item["group"])):
                 node = Node.from_state(entry, len(models))
                 group = tuple(entry["group"])
                 nodes[group] = node
                 if group:
-                    nodes[group[:-1]].heard += node.said
+                    parent = nodes[group[:-1]]
+                    parent.heard = list(map(add, parent.heard, node.said))
+                    parent.heard_mean = list(map(add, parent.heard_mean, node.said_mean))
             if () not in nodes:
                 raise ValueError("the root group is missing")
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"capability state: {type(error).__name__}: {error}") from None
         self._columns = {name: column for column, name in enumerate(models)}
-        self._base, self._nodes = base, nodes
-        self._free, self._cache = [], {}
+        self._base, self._nodes, self._free = base, nodes, []
 
 
 def _trim(group: Sequence[str]) -> Group:

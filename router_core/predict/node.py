@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from steproute.policies.base import Floats
-
 NUMBERS = ("level", "spread", "freedom", "paired", "paired_freedom", "rows", "row_total")
-STORED = {"seen": ("own", 0), "total": ("own", 1), "said": ("said", 0), "said_mean": ("said", 1)}
-"""The rows of a node's state, by name; what it heard follows from what its children said."""
+PER_MODEL = ("seen", "total", "heard", "heard_mean", "said", "said_mean")
+STORED = ("seen", "total", "said", "said_mean")
+"""The lists in a node's state; what it heard follows from what its children said."""
 
 
 class Node:
-    """Sufficient statistics of one group: arrays of two rows, with one entry per column (model)."""
+    """Sufficient statistics of one group: lists with one entry per column (model).
 
-    __slots__ = (
-        "freedom",
-        "heard",
-        "level",
-        "own",
-        "paired",
-        "paired_freedom",
-        "prior",
-        "row_total",
-        "rows",
-        "said",
-        "spread",
-    )
+    Plain lists, since pools are small: below some twenty models Python's own floats are faster than arrays.
+    """
+
+    __slots__ = (*NUMBERS, *PER_MODEL, "prior")
 
     def __init__(self, n: int):
-        self.own: Floats = np.zeros((2, n))
-        """Own observations: Σ w and Σ w·z."""
-        self.heard: Floats = np.zeros((2, n))
-        """From the children: Σ precision and Σ precision·mean."""
-        self.said: Floats = np.zeros((2, n))
-        """Last message to the parent."""
+        self.seen = [0.0] * n
+        """Own observations: Σ w."""
+        self.total = [0.0] * n
+        """Own observations: Σ w·z."""
+        self.heard = [0.0] * n
+        """From the children: Σ precision."""
+        self.heard_mean = [0.0] * n
+        """From the children: Σ precision·mean."""
+        self.said = [0.0] * n
+        """Last message to the parent: precision."""
+        self.said_mean = [0.0] * n
+        """Last message to the parent: precision·mean."""
         self.level = 0.0
         self.spread = self.freedom = 0.0
         """Sum of squares within models over the whole subtree, and its degrees of freedom."""
@@ -45,30 +40,32 @@ class Node:
         """The same with each task's own level taken out, from tasks on which all models were seen."""
         self.rows = self.row_total = 0.0
         """Such tasks, and the sum of their mean gains."""
-        self.prior: tuple[Floats, float] | None = None
+        self.prior: tuple[list[float], float] | None = None
         """Published means (NaN where there is none) and how many observations they are worth."""
 
     def grow(self, n: int) -> None:
         """Make room for n more models."""
-        self.own, self.heard, self.said = (np.pad(rows, ((0, 0), (0, n))) for rows in (self.own, self.heard, self.said))
+        for name in PER_MODEL:
+            getattr(self, name).extend([0.0] * n)
         if self.prior is not None:
-            self.prior = (np.pad(self.prior[0], (0, n), constant_values=np.nan), self.prior[1])
+            self.prior[0].extend([math.nan] * n)
 
     def clear(self, column: int) -> None:
         """Drop what is known about one model."""
-        for rows in (self.own, self.heard, self.said):
-            rows[:, column] = 0.0
+        for name in PER_MODEL:
+            getattr(self, name)[column] = 0.0
         if self.prior is not None:
-            self.prior[0][column] = np.nan
+            self.prior[0][column] = math.nan
 
     def state(self, columns: Sequence[int]) -> dict[str, Any]:
         """Plain JSON values, models in the order of `columns`."""
         entry: dict[str, Any] = {name: float(getattr(self, name)) for name in NUMBERS}
-        for name, (rows, row) in STORED.items():
-            entry[name] = [float(getattr(self, rows)[row, column]) for column in columns]
+        for name in STORED:
+            values = getattr(self, name)
+            entry[name] = [values[column] for column in columns]
         if self.prior is not None:
-            values = [float(self.prior[0][column]) for column in columns]
-            entry["prior"] = [None if value != value else value for value in values]
+            means = [self.prior[0][column] for column in columns]
+            entry["prior"] = [None if math.isnan(mean) else mean for mean in means]
             entry["prior_strength"] = self.prior[1]
         return entry
 
@@ -82,11 +79,12 @@ class Node:
         node = cls(n)
         for name in NUMBERS:
             setattr(node, name, float(entry[name]))
-        for name, (rows, row) in STORED.items():
-            values = np.array(entry[name], dtype=np.float64)
-            if values.shape != (n,) or not np.isfinite(values).all():
+        for name in STORED:
+            values = [float(value) for value in entry[name]]
+            if len(values) != n or not all(map(math.isfinite, values)):
                 raise ValueError(f"{name}: seen {entry[name]!r}; allowed: {n} finite numbers")
-            getattr(node, rows)[row] = values
+            setattr(node, name, values)
         if "prior" in entry:
-            node.prior = (np.array(entry["prior"], dtype=np.float64), float(entry["prior_strength"]))
+            means = [math.nan if mean is None else float(mean) for mean in entry["prior"]]
+            node.prior = (means, float(entry["prior_strength"]))
         return node
