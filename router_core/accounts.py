@@ -16,7 +16,7 @@ NANO = 10**9
 """Amounts are kept as integers in billionths of the unit, so that sums are exact."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Spending:
     """A task's spending per resource, in the resource's own unit."""
 
@@ -36,7 +36,7 @@ class _Account:
     """Part of the target that was not spent when the task ended, for spending that comes later."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reservation:
     task: str
     amounts: dict[str, int]
@@ -212,6 +212,9 @@ class Accounts:
 
     def _line(self, task: str) -> list[_Account]:
         """The open accounts that pay for a task, itself first; an ended one in between is passed over."""
+        account = self._open.get(task)
+        if account is not None and account.parent is None:
+            return [account]
         return [self._open[name] for name in self._ancestry(task) if name in self._open]
 
     def _ancestry(self, task: str) -> list[str]:

@@ -12,6 +12,7 @@ from steproute.accounts import Accounts
 from steproute.decision import CandidateScore, Decision
 from steproute.derived import Derived
 from steproute.dispatched import Dispatched
+from steproute.draws import Draws
 from steproute.errors import BudgetExceeded, NoEligibleModel, unknown_name
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
@@ -38,7 +39,7 @@ class Chooser:
         health: Health,
         policy: Policy,
         estimator: GainEstimator,
-        rng: np.random.Generator,
+        draws: Draws,
         explore: float,
         facts: Facts | None,
         clock: Callable[[], float],
@@ -48,7 +49,7 @@ class Chooser:
         self._fleet, self._derived = fleet, derived
         self._pool, self._accounts, self._forecast, self._health = pool, accounts, forecast, health
         self._policy, self._estimator = policy, estimator
-        self._rng, self._explore, self._facts, self._clock = rng, explore, facts, clock
+        self._draws, self._explore, self._facts, self._clock = draws, explore, facts, clock
 
     def choose(self, state: TaskState, request: StepRequest, progress: Progress) -> tuple[Decision, StepContext]:
         """Ask the policy, draw, and reserve.
@@ -146,9 +147,9 @@ class Chooser:
                 fit = [model for model in fit if model.name not in resting]
         assumed = self._pool.dearest_usd
         if assumed is None and "usd" in self._accounts.hard:
-            unpriced = [model for model in fit if model.price == "unknown"]
+            unpriced = [model for model in fit if model.known_price is None]
             causes.update({model.name: "price unknown: a hard limit on usd cannot be kept" for model in unpriced})
-            fit = [model for model in fit if model.price != "unknown"]
+            fit = [model for model in fit if model.known_price is not None]
         if not fit:
             raise NoEligibleModel(request.role, causes)
         return self._within_limits(state, request, fit, assumed, causes, lost), causes
@@ -244,7 +245,7 @@ class Chooser:
             progress=progress,
             budget=BudgetState(self._accounts.limits, spending.spent, spending.reserved, spending.queues),
             ledger=state.ledger,
-            rng=self._rng,
+            draws=self._draws,
             group=(task.dimension or task.domain, task.source, request.role),
             text=request.text,
             tried=Dispatched(state.models),
@@ -265,7 +266,7 @@ class Chooser:
         if share:
             probabilities = [(1 - share) * p + share / len(values) for p in probabilities]
         stop = request.can_stop and scores.stop is not None and scores.stop > values[best]
-        index = best if stop else draw(probabilities, self._rng)
+        index = best if stop else draw(probabilities, self._draws)
         terms = scores.terms or [{} for _ in values]
         entries = [
             CandidateScore(c.model.name, value, parts, c.cost, c.gain, c.gain_sd, probability)
@@ -320,11 +321,11 @@ def _floats(values: Any) -> list[float]:
     return found
 
 
-def draw(probabilities: Sequence[float], rng: np.random.Generator) -> int:
+def draw(probabilities: Sequence[float], draws: Draws) -> int:
     """An index drawn with these probabilities; a certain one costs no random number."""
     if 1.0 in probabilities:
         return probabilities.index(1.0)
-    mark, total, last = float(rng.random()), 0.0, 0
+    mark, total, last = draws.random(1)[0], 0.0, 0
     for i, probability in enumerate(probabilities):
         if probability > 0:
             total, last = total + probability, i

@@ -30,6 +30,8 @@ class Derived:
         """Model → sum of squared log errors of its expected seconds, and how many."""
         self.active = self._tail is not None or self._grid is not None
         """Whether there is anything to expect."""
+        self.bills = self.active or self._counts
+        """Whether there is anything to add to what a call spent."""
 
     def expect(self, model: Model, cost: dict[str, float], worst: dict[str, float], spent: Mapping[str, float]) -> None:
         """Complete the amounts of a candidate, in place.

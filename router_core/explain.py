@@ -8,10 +8,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from steproute.accounts import Accounts
 from steproute.budget import Budget
+from steproute.draws import Draws
 from steproute.errors import StoreError
 from steproute.models import Model, ModelPool
 
@@ -38,7 +37,7 @@ def explain(store: StoreReader | str | Path, task: str, step: str | None = None)
     if not rows:
         raise StoreError(_nothing(reader, task, step))
     stranger = ModelPool([Model("(none)", price="unknown")])
-    read = Reader(stranger, Accounts(Budget(), lambda: 0.0), np.random.default_rng(0))
+    read = Reader(stranger, Accounts(Budget(), lambda: 0.0), Draws(0))
     came = reader.follow(task)
     parts = [_head(reader.task(task))]
     for row in rows:

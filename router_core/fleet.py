@@ -77,7 +77,9 @@ class Fleet:
         while self._flights and next(iter(self._flights.values())).began + self._lease <= now:
             self._drop(next(iter(self._flights)))
         cost = decision.score_of(model.name).cost
-        expected = max(cost.get("seconds", 0.0) - self.wait_s(model, now) - self.load_s(model, now), 0.0)
+        expected = cost.get("seconds", 0.0)
+        if model.may_wait:
+            expected = max(expected - self.wait_s(model, now) - self.load_s(model, now), 0.0)
         server = model.serving.server or model.name
         span = None if self._meter is None else self._meter.begin(model.name)
         self._flights[key] = _Flight(decision.id, model.name, server, now, expected, span)

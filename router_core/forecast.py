@@ -48,9 +48,9 @@ class _Rates:
 
     @classmethod
     def of(cls, model: Model) -> _Rates:
-        price, profile = model.price, model.profile
+        price, profile = model.known_price, model.profile
         lines, curves = [], []
-        if price != "unknown":  # a provider with a price for it writes to its cache whatever it does not read from it
+        if price is not None:  # a provider with a price for it writes to its cache whatever it does not read from it
             lines.append(("usd", 0.0, price.usd(1, 0, 0, 1), price.usd(1, 0, 1), price.usd(0, 1)))
         energy = profile.energy
         stated = profile.prefill_j_per_token is not None or profile.decode_j_per_token is not None
@@ -233,8 +233,8 @@ def price_outcome(model: Model, outcome: Outcome, unknown_price: float | None = 
     spent = {**outcome.amounts, "seconds": outcome.seconds, "tokens": tokens}
     if outcome.usd is not None:
         spent["usd"] = outcome.usd
-    elif model.price != "unknown":
-        spent["usd"] = model.price.usd(
+    elif (price := model.known_price) is not None:
+        spent["usd"] = price.usd(
             outcome.prompt_tokens, outcome.completion_tokens, outcome.cached_tokens, outcome.written_tokens
         )
     elif unknown_price is not None:

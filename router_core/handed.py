@@ -17,8 +17,7 @@ from steproute.ledger import Evidence, Ledger, Outcome, Task
 from steproute.models import Needs
 
 _FLAGS = tuple(item.name for item in fields(Needs) if item.name != "context_tokens")
-_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens")
-_AMOUNTS = ("usd", "seconds", "energy_j")
+_NUMBERS = ("prompt_tokens", "completion_tokens", "cached_tokens", "usd", "seconds", "energy_j")
 _NOTHING = Needs()
 _MOST = 10**15
 """More tokens than any text has."""
@@ -90,6 +89,8 @@ def needs_of(faults: Faults, seen: Any) -> Needs:
 
 def names_of(faults: Faults, field: str, seen: Any) -> tuple[str, ...]:
     """Names of models; one alone needs no list."""
+    if seen == ():
+        return ()
     if isinstance(seen, str):
         return (seen,)
     if seen is None or not isinstance(seen, Iterable):
@@ -128,6 +129,8 @@ def id_of(seen: Any) -> str:
 
 def evidence_of(faults: Faults, seen: Any) -> list[Evidence]:
     """The items that are evidence."""
+    if type(seen) in (list, tuple) and all(isinstance(item, Evidence) for item in seen):
+        return list(seen)
     if isinstance(seen, Evidence):
         return [seen]
     if not isinstance(seen, Iterable) or isinstance(seen, (str, bytes, Mapping)):
@@ -147,14 +150,14 @@ def evidence_of(faults: Faults, seen: Any) -> list[Evidence]:
 def mend(faults: Faults, outcome: Outcome) -> None:
     """Put amounts that are no amounts (set after the outcome was made) to unknown, in place: one of them would keep the
     whole call from being billed."""
-    for name in (*_COUNTS, *_AMOUNTS):
+    for name in _NUMBERS:
         value = getattr(outcome, name)
         if value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf):
             continue
         setattr(outcome, name, None if name in ("usd", "energy_j") else 0)
         with faults.kept("outcome"):
             raise ConfigError(f"outcome.{name}: seen {_short(value)}; allowed: a finite number, 0 or more")
-    for name, value in list(outcome.amounts.items()):
+    for name, value in list(outcome.amounts.items()) if outcome.amounts else ():
         if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
             del outcome.amounts[name]
             with faults.kept("outcome"):

@@ -57,11 +57,11 @@ class Learner:
         model = self.answering(decision, outcome)
         complete_energy(model, outcome)
         spent = price_outcome(model, outcome, self._pool.dearest_usd)
-        if outcome.usd is None and model.price != "unknown":
+        if outcome.usd is None and model.known_price is not None:
             outcome.usd = spent["usd"]
-        expected = next((item.cost.get("seconds") for item in decision.candidates if item.model == model.name), None)
-        before = self._accounts.pressure(decision.task).spent if self._derived.active else {}
-        self._derived.bill(model, spent, before, expected)
+        if self._derived.bills:
+            before = self._accounts.pressure(decision.task).spent
+            self._derived.bill(model, spent, before, _expected_s(decision, model))
         self._accounts.settle(decision.task, decision.reservation, spent)
         self._health.note(model.name, outcome.error is not None, error=outcome.error)
         self._forecast.caches.note(decision.task, decision.role, model, decision.prompt_tokens, outcome)
@@ -84,8 +84,7 @@ class Learner:
             at: when, in seconds of the clock.
         """
         if decision is not None:
-            expected = next((c.cost.get("seconds") for c in decision.candidates if c.model == model.name), None)
-            self._derived.bill(model, {"seconds": outcome.seconds}, {}, expected)
+            self._derived.bill(model, {"seconds": outcome.seconds}, {}, _expected_s(decision, model))
             self._forecast.caches.note(task, role, model, decision.prompt_tokens, outcome, at)
         self._health.note(model.name, outcome.error is not None, at, outcome.error)
         self._forecast.learn(model, role, outcome)
@@ -127,7 +126,8 @@ class Learner:
         for item in state.waiting:
             item.due = item.due or item.moment < made.moment
         state.moments += 1
-        index = next((i for i, name in enumerate(made.context.names) if name == model), -1)
+        names = made.context.names
+        index = names.index(model) if model in names else -1
         item = OpenStep(
             decision, made.context, state.ledger.steps[position], index, spent, position, before, state.moments
         )
@@ -158,13 +158,13 @@ class Learner:
     def _feed(self, item: OpenStep, after: Progress) -> None:
         evidence = item.step.outcome.evidence
         gain = after.g - item.before
-        trust: float | None = None
-        with self._faults.kept("reliability"):
-            given = self._trust(evidence, item.context.task.domain)
-            if not 0 < given <= 1:
-                raise ValueError(f"reliability: seen {given!r}; allowed: above 0, at most 1")
-            trust = given
-        if trust is None:
+        try:
+            trust = self._trust(evidence, item.context.task.domain)
+            if not 0 < trust <= 1:
+                raise ValueError(f"reliability: seen {trust!r}; allowed: above 0, at most 1")
+        except Exception as error:
+            if not self._faults.swallow(error, "reliability"):
+                raise
             trust = reliability(evidence)
         feedback = Feedback(item.context, item.index, gain, after, trust, item.spent, evidence)
         if self.log is not None:
@@ -177,8 +177,15 @@ class Learner:
         if hasattr(self._policy, "learn") and id(self._policy) != id(self._estimator):
             learners.append(self._policy.learn)
         for learn in learners:
-            with self._faults.kept("learn"):
+            try:
                 learn(feedback)
+            except Exception as error:
+                if not self._faults.swallow(error, "learn"):
+                    raise
+
+
+def _expected_s(decision: Decision, model: Model) -> float | None:
+    return next((item.cost.get("seconds") for item in decision.candidates if item.model == model.name), None)
 
 
 def reliability(evidence: Sequence[Evidence], domain: str = "") -> float:

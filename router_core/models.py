@@ -96,6 +96,11 @@ class Model(Settings):
         return 1 / (1 + math.exp(-0.75 * (math.log10(self.size_b) - math.log10(7.0))))
 
     @property
+    def known_price(self) -> Price | None:
+        """The price, or None where it is unknown: what to ask at every call, since comparing a `Price` takes a while."""
+        return self.price if isinstance(self.price, Price) else None
+
+    @property
     def may_wait(self) -> bool:
         """Whether a call may have to wait for a load, a free slot or a rate limit."""
         serving, profile = self.serving, self.profile
@@ -178,9 +183,9 @@ class ModelPool:
     def _hold(self, models: dict[str, Model]) -> None:
         """Take a new dict, never change the old one: another thread may be reading it."""
         self._models: dict[str, Model] = models
-        known = [max(model.price.input, model.price.output) for model in models.values() if model.price != "unknown"]
-        self._dearest: float | None = max(known, default=0.0) or None
-        self.caching: bool = any(model.price != "unknown" and model.price.caches for model in models.values())
+        prices = [price for model in models.values() if (price := model.known_price) is not None]
+        self._dearest: float | None = max((max(price.input, price.output) for price in prices), default=0.0) or None
+        self.caching: bool = any(price.caches for price in prices)
         """Whether any model's provider has a prompt cache: where none has, no call asks what it holds."""
         self.scheduled: bool = any(model.may_wait for model in models.values())
         """Whether `may_wait` holds for any model."""

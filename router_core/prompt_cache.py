@@ -48,8 +48,8 @@ class PromptCaches:
 
     def expected(self, task: str, role: str, model: Model, prompt_tokens: int) -> int:
         """How many tokens of a prompt a model is expected to read from its cache."""
-        price = model.price
-        if price == "unknown" or not price.caches:
+        price = model.known_price
+        if price is None or not price.caches:
             return 0
         held = self._held(task, role, model, prompt_tokens)
         return int(held * self.hit_rate(model.name)) if held >= price.cache_min_tokens else 0
@@ -61,8 +61,8 @@ class PromptCaches:
         (uncached or write price over cached price) this call owes 1/(1 + h), the later ones the rest. Without that a cheaper
         model would never be worth its first full read.
         """
-        price = model.price
-        if price == "unknown" or price.cached_input is None or prompt_tokens < price.cache_min_tokens:
+        price = model.known_price
+        if price is None or price.cached_input is None or prompt_tokens < price.cache_min_tokens:
             return 0.0
         conversation = self._tasks.get(task, {}).get(role)
         to_come = self._to_come(role, conversation.calls if conversation is not None else 0)
@@ -88,8 +88,8 @@ class PromptCaches:
             outcome: what the provider says.
             at: when, in seconds of the clock; None = now.
         """
-        price = model.price
-        if price == "unknown" or outcome.error is not None:
+        price = model.known_price
+        if price is None or outcome.error is not None:
             return
         if price.caches:
             held = self._held(task, role, model, prompt_tokens)
@@ -139,5 +139,5 @@ class PromptCaches:
         if conversation is None or prompt_tokens < conversation.longest or model.name not in conversation.held:
             return 0
         tokens, moment = conversation.held[model.name]
-        ttl = model.price.cache_ttl_s if model.price != "unknown" else None
+        ttl = None if model.known_price is None else model.known_price.cache_ttl_s
         return 0 if ttl is not None and self._clock() - moment > ttl else tokens

@@ -9,14 +9,13 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from steproute.accounts import Accounts
 from steproute.budget import Budget
 from steproute.choice import Chooser, Facts
 from steproute.config import load_config
 from steproute.decision import Decision
 from steproute.derived import Derived
+from steproute.draws import Draws
 from steproute.faults import FOR_THE_HOST, Faults
 from steproute.fleet import Fleet
 from steproute.forecast import CostForecast
@@ -117,15 +116,15 @@ class Router:
         self.meter = make_meter(meter) if isinstance(meter, str) else meter
         self.fleet = Fleet(self.pool, clock, self.budget.lease_s, self.meter, self.budget.vram_gb)
         derived = Derived(self.budget, clock)
-        rng = np.random.default_rng(seed)
+        draws = Draws(seed)
         parts = (self.pool, self.accounts, self.forecast, self.health, self.policy, self.estimator)
-        self._chooser = Chooser(*parts, rng, explore, facts, clock, self.fleet, derived)
+        self._chooser = Chooser(*parts, draws, explore, facts, clock, self.fleet, derived)
         self._learner = Learner(*parts, self.faults, self.reliability, derived)
         self._tasks = TaskTable(self.accounts, {**VIEWS, **(views or {})}, weights, clock, idle_timeout)
         self._lock = RLock()
         if self._log is not None:
             self._log.start(
-                (*parts, self.reliability, self._learner, self._tasks, rng, self.faults, self.fleet, derived)
+                (*parts, self.reliability, self._learner, self._tasks, draws, self.faults, self.fleet, derived)
             )
             self._learner.log = self._tasks.log = self._log
         self._clock = clock
@@ -298,8 +297,11 @@ class Router:
         """
         with self._lock:
             mend(self.faults, outcome)
-            with self.faults.kept("end of a call"):
+            try:
                 self.fleet.end(decision, outcome)
+            except Exception as error:
+                if not self.faults.swallow(error, "end of a call"):
+                    raise
             state = self._tasks.get(decision.task)
             made = None if state is None else state.made.get((decision.step, decision.attempt))
             if state is None or made is None or made.decision.id != decision.id:
@@ -311,8 +313,11 @@ class Router:
             evidence = evidence_of(self.faults, evidence)
             output = output if isinstance(output, str) else str(output or "")
             item = None
-            with self.faults.kept("observe"):
+            try:
                 item = self._learner.take(state, made, outcome, output, evidence)
+            except Exception as error:
+                if not self.faults.swallow(error, "observe"):
+                    raise
             progress = self._progress(state)
             state.baseline = progress.g
             if item is not None:
@@ -459,8 +464,11 @@ class Router:
 
     def _choose(self, state: TaskState, request: StepRequest, progress: Progress) -> tuple[Decision, StepContext]:
         try:
-            with self.faults.kept("decide"):
+            try:
                 return self._chooser.choose(state, request, progress)
+            except Exception as error:
+                if not self.faults.swallow(error, "decide"):
+                    raise
             return self._chooser.stand_in(state, request, progress)
         except FOR_THE_HOST as error:
             if self._log is not None:
@@ -469,15 +477,21 @@ class Router:
             raise
 
     def _progress(self, state: TaskState) -> Progress:
-        with self.faults.kept("progress"):
+        try:
             state.progress()
+        except Exception as error:
+            if not self.faults.swallow(error, "progress"):
+                raise
         return state.latest
 
     def _begin(self, decision: Decision) -> None:
         """The call is about to be made: it is in flight, and measured, from here."""
         if not decision.stop:
-            with self.faults.kept("begin of a call"):
+            try:
                 self.fleet.begin(decision)
+            except Exception as error:
+                if not self.faults.swallow(error, "begin of a call"):
+                    raise
 
     @staticmethod
     def _open_log(store: Store | str | Path | None, clock: Callable[[], float]) -> Any:

@@ -19,9 +19,9 @@ KEPT_DECISIONS = 1000
 NOTHING = Progress(0.0, Regime.INVALID, 0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepRequest:
-    """What the host asked for, with its defaults filled in."""
+    """What the host asked for, with its defaults filled in. Not to be changed; freezing it would cost more than to make it."""
 
     role: str
     key: str

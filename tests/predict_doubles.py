@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from steproute import Ledger, Model, Profile, Regime, Step, Task
+from steproute.draws import Draws
 from steproute.policies import BudgetState, Candidate, Feedback, StepContext
 from steproute.predict.buffer import Sample
 from steproute.predict.features import MODEL, STATE, StateFacts
@@ -38,7 +39,7 @@ def make_context(
         progress=Progress(g, Regime.RECOVERABLE, 0.5, 0.1, 0.5),
         budget=budget or BudgetState({}, {}, {}, {}),
         ledger=book,
-        rng=np.random.default_rng(0),
+        draws=Draws(0),
         text=text,
         tried=tuple(tried),
     )

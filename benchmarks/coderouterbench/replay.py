@@ -12,6 +12,7 @@ from steproute.benchmarks.coderouterbench.table import OutcomeTable
 from steproute.budget import Limit
 from steproute.calibration import Report
 from steproute.decision import Decision
+from steproute.draws import Draws
 from steproute.errors import ConfigError
 from steproute.evidence import EvidenceModel
 from steproute.ledger import Evidence, Ledger, Outcome, Step, Task
@@ -108,7 +109,7 @@ class Stream:
             for dimension, means in settings.prior.items():
                 self.policy.set_prior((dimension,), means)
         self._order = np.random.default_rng(seed).permutation(len(table.tasks))
-        self._rng = np.random.default_rng([seed, 1])
+        self._draws = Draws([seed, 1])
         self._noise = np.random.default_rng([seed, 2])
         self._sources = table.sources(settings.context_regex)
         self._candidates = [Candidate(Model(name, price="unknown"), {}, {}) for name in table.models]
@@ -158,8 +159,8 @@ class Stream:
         while True:
             context = self._context(i, ledger, [model for _, _, model in called])
             means, spreads = self.estimator.predict(context)
-            for candidate, mean, spread in zip(context.candidates, means.tolist(), spreads.tolist(), strict=True):
-                candidate.gain, candidate.gain_sd = mean, spread
+            for candidate, mean, spread in zip(context.candidates, means, spreads, strict=True):
+                candidate.gain, candidate.gain_sd = float(mean), float(spread)
             scores = self.policy.score(context)
             if called and (scores.stop is None or scores.stop >= np.max(scores.values)):
                 break
@@ -209,7 +210,7 @@ class Stream:
             progress=START,
             budget=self._budget,
             ledger=ledger,
-            rng=self._rng,
+            draws=self._draws,
             group=(dimension, self._sources[i], ""),
             text=self.table.prompts.get(self.table.tasks[i]),
             tried=tuple(self.table.models[j] for j in called),
@@ -219,7 +220,7 @@ class Stream:
     def _pick(self, scores: Scores) -> int:
         if scores.propensities is None:
             return int(np.argmax(scores.values))
-        return int(self._rng.choice(len(scores.values), p=scores.propensities / scores.propensities.sum()))
+        return int(self._draws.generator.choice(len(scores.values), p=scores.propensities / scores.propensities.sum()))
 
     def _learn(self, context: StepContext, i: int, index: int) -> None:
         model = self._column[context.candidates[index].name]

@@ -24,6 +24,7 @@ import numpy as np
 
 from steproute import Evidence, Ledger, Outcome, Router, Step, Task
 from steproute.benchmarks.speed.decide_observe import CANDIDATES, FEATURES, budget, candidates
+from steproute.draws import Draws
 from steproute.policies import BudgetState, Candidate, Feedback, StepContext
 from steproute.policies.pacer import Pacer
 from steproute.progress import Progress, Regime
@@ -77,7 +78,7 @@ def routed() -> Round:
 
 def policy() -> Round:
     """`pacer` alone, as a bandit: one call a task, in one of 8 context groups."""
-    pacer, rng = Pacer(), np.random.default_rng(0)
+    pacer, rng, draws = Pacer(), np.random.default_rng(0), Draws(1)
     models, turn = candidates(), iter(range(10**9))
     after, before = Progress(0.6, Regime.PARTIAL, 0.6, 0.0, 0.6), Progress(0.0, Regime.INVALID, 0.0, 0.0, 0.0)
     limits = BudgetState(budget().limits(), {}, {}, {})
@@ -89,11 +90,11 @@ def policy() -> Round:
             cost = {"usd": 0.001, "seconds": 2.0}
             options = [Candidate(model, cost, cost) for model in models]
             context = StepContext(
-                task, "", 0, options, before, limits, Ledger(task=task), rng, (f"d{rng.integers(8)}", "", "")
+                task, "", 0, options, before, limits, Ledger(task=task), draws, (f"d{rng.integers(8)}", "", "")
             )
             start = _now()
             gains, spreads = pacer.predict(context)
-            for option, gain, spread in zip(options, gains.tolist(), spreads.tolist(), strict=True):
+            for option, gain, spread in zip(options, gains, spreads, strict=True):
                 option.gain, option.gain_sd = gain, spread
             index = int(np.argmax(pacer.score(context).values))
             middle = _now()

@@ -20,11 +20,12 @@ from sqlalchemy.pool import NullPool
 
 from steproute.budget import Budget
 from steproute.derived import Derived
+from steproute.draws import Draws
 from steproute.errors import ConfigError, StoreError
 from steproute.evaluate.propensity import floored, logged_propensities, sampled
 from steproute.models import Model, ModelPool
 from steproute.policies import Policy, Scores, StepContext
-from steproute.policies.base import Feedback
+from steproute.policies.base import Feedback, Values
 from steproute.router import Router
 from steproute.store.connection import store_url
 from steproute.store.read import StoreReader
@@ -117,7 +118,7 @@ def _play(log: _Log, policy: Policy, pool: ModelPool, budget: Budget, explore: f
         router._learner._estimator = router.estimator
     parts = Parts(
         router.pool, router.accounts, router.forecast, router.health, router.policy, router.estimator, router.reliability,
-        router._learner, router._tasks, np.random.default_rng(0), router.faults, router.fleet, Derived(budget, lambda: 0.0),
+        router._learner, router._tasks, Draws(0), router.faults, router.fleet, Derived(budget, lambda: 0.0),
     )  # fmt: skip
     restorer = Restorer(log, parts)  # type: ignore[arg-type]  # it only reads
     choices: dict[tuple[str, str], Choice] = {}
@@ -206,7 +207,7 @@ class _Watched:
         self.scores, self.context = found, context
         return found
 
-    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
+    def predict(self, context: StepContext) -> tuple[Values, Values]:
         """Predict, and put the prediction in the place of the logged one."""
         means, spreads = self._inner.predict(context)
         for candidate, mean, spread in zip(context.candidates, means, spreads, strict=True):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from steproute.budget import Limit
+from steproute.draws import Draws
 from steproute.ledger import Evidence, Ledger, Task
 from steproute.models import Model
 from steproute.progress import Progress
@@ -64,8 +65,8 @@ class StepContext:
     budget: BudgetState
     ledger: Ledger
     """Alive: it goes on growing after the decision. What `learn` needs of it has to be kept in `memo`."""
-    rng: np.random.Generator
-    """The router's seeded generator; draw from nothing else."""
+    draws: Draws
+    """The router's random numbers; draw from nothing else."""
     group: tuple[str, ...] = ()
     """Context groups from coarse to fine: dimension, source, role; empty strings where unknown."""
     text: str | None = None
@@ -76,6 +77,11 @@ class StepContext:
     """Host facts, e.g. the recording of the oracle."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
     """What one part worked out about this step (features, the text's embedding), so that no other does it again."""
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The router's seeded generator."""
+        return self.draws.generator
 
     @property
     def names(self) -> list[str]:

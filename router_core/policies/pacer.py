@@ -172,7 +172,7 @@ class Pacer:
             bonus = [min(more, most) for more in bonus]
         whole = worth + owed(context)
         values, terms = [], []
-        for gain, more, cost, tie in zip(gains, bonus, prices, context.rng.random(len(gains)).tolist(), strict=True):
+        for gain, more, cost, tie in zip(gains, bonus, prices, context.draws.random(len(gains)), strict=True):
             values.append(whole * gain + more - cost + TIE * tie)
             terms.append({"V(1-g)y": whole * gain, "exploration": more, "-price": -cost})
         stop = None
@@ -206,7 +206,7 @@ class Pacer:
         stop = worth * max(held) if held else None
         terms = [
             {"P(right)": chance, "exploration": hope - chance, "price": cost}
-            for chance, hope, cost in zip(chances.tolist(), hopeful.tolist(), prices.tolist(), strict=True)
+            for chance, hope, cost in zip(chances.tolist(), hopeful.tolist(), prices, strict=True)
         ]
         reason = f"reservation value after {len(verdicts)} verified call(s)"
         return Scores(values, terms, reason=reason, stop=stop)

@@ -13,16 +13,16 @@ def price(context: StepContext) -> list[float]:
     budget = context.budget
     total = [0.0] * len(context.candidates)
     for name, limit in budget.limits.items():
-        costs = context.held_against(name)
         weight, most = limit.value, limit.limit
         if limit.target is not None:
             weight += budget.queues.get(name, 0.0) / limit.unit**2
         if most is not None:
             used = budget.spent.get(name, 0.0) + budget.reserved.get(name, 0.0)
-            weights = [weight + math.exp(min((cost + used) / most, MAX_EXPONENT)) / most for cost in costs]
-            total = [sofar + w * cost for sofar, w, cost in zip(total, weights, costs, strict=True)]
+            for i, cost in enumerate(context.held_against(name)):
+                total[i] += (weight + math.exp(min((cost + used) / most, MAX_EXPONENT)) / most) * cost
         elif weight:
-            total = [sofar + weight * cost for sofar, cost in zip(total, costs, strict=True)]
+            for i, cost in enumerate(context.held_against(name)):
+                total[i] += weight * cost
     return total
 
 

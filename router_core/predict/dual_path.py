@@ -10,7 +10,7 @@ from pydantic import Field
 
 from steproute.embed import Embedder, RecentTexts, make_embedder
 from steproute.errors import ConfigError
-from steproute.policies.base import Feedback, Floats, StepContext
+from steproute.policies.base import Feedback, StepContext, Values
 from steproute.predict.base import GainEstimator
 from steproute.predict.boosting import load_xgboost
 from steproute.predict.buffer import GainBuffer, MemoryBuffer, Sample
@@ -81,7 +81,7 @@ class DualPathEstimator:
         """From now on fit inside `learn`, so that a seed is a result (replays)."""
         self.trainer.config = self.trainer.config.model_copy(update={"background": False})
 
-    def predict(self, context: StepContext) -> tuple[Floats, Floats]:
+    def predict(self, context: StepContext) -> tuple[Values, Values]:
         """See `GainEstimator.predict`."""
         facts = self._facts(context)
         embedding = embed_state(context, self.texts)

@@ -14,7 +14,7 @@ KEPT = 32
 """How many of the latest steps can be read again without reading the whole ledger."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Read:
     """One step as it was read: what was known before it, what it said, and the progress after it."""
 

@@ -57,7 +57,6 @@ class Journal:
         self._accounts: Accounts
         self._embedders: set[str] = set()
         self._next_sweep = 0.0
-        self._stream = ""
 
     def accounts(self, budget: Budget) -> Accounts:
         """The books: in this process where it owns the store, in the database where it is shared."""
@@ -118,7 +117,9 @@ class Journal:
             "decisions",
             decision.task,
             decision.created,
-            decision_values(decision, made.context, pinned, None if self.shared else self._rng(), self.store.prompts),
+            decision_values(
+                decision, made.context, pinned, None if self.shared else self._parts.draws.state(), self.store.prompts
+            ),
         )
         for key, value in made.context.memo.items():
             if key.startswith(("request:", "state:")):
@@ -317,13 +318,6 @@ class Journal:
         """Other workers have to hear of it; where one process owns the store, the task's rows say as much."""
         if self.shared:
             self.batch.touched[clean(task)] = self.clock()
-
-    def _rng(self) -> str:
-        """State of the random generator, short; the increment and the kind never change."""
-        state = self._parts.rng.bit_generator.state
-        if not self._stream:
-            self._stream = f"{state['state']['inc']:x} {state['bit_generator']}"
-        return f"{state['state']['state']:x} {state['has_uint32']} {state['uinteger']} {self._stream}"
 
     def _note_embedder(self, name: str, dim: int) -> None:
         if name not in self._embedders:

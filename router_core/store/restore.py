@@ -18,6 +18,7 @@ from pydantic_core import from_json
 
 from steproute.accounts import NANO, Accounts
 from steproute.derived import Derived
+from steproute.draws import Draws
 from steproute.errors import StoreError
 from steproute.faults import Faults
 from steproute.fleet import Fleet
@@ -58,7 +59,7 @@ class Parts:
     reliability: Any
     learner: Learner
     tasks: TaskTable
-    rng: np.random.Generator
+    draws: Draws
     faults: Faults
     fleet: Fleet
     derived: Derived
@@ -78,7 +79,7 @@ class Restorer:
 
     def __init__(self, connection: Connection, parts: Parts):
         self._connection, self._parts = connection, parts
-        self._reader = Reader(parts.pool, parts.accounts, np.random.default_rng(0))
+        self._reader = Reader(parts.pool, parts.accounts, Draws(0))
         self._tasks: OrderedDict[str, TaskState] = OrderedDict()
         """Tasks that are being followed: at a restart those that may go on, later those of other workers."""
         self.embedders: set[str] = set()
@@ -226,17 +227,7 @@ class Restorer:
         found = self._connection.rows("SELECT rng FROM decisions ORDER BY n DESC LIMIT 1")
         if not found or found[0][0] is None:
             return
-        state, has, value, inc, kind = str(found[0][0]).split()
-        generator = self._parts.rng.bit_generator
-        if generator.state["bit_generator"] == kind:
-            generator.state = {
-                "bit_generator": kind,
-                "state": {"state": int(state, 16), "inc": int(inc, 16)},
-                "has_uint32": int(has),
-                "uinteger": int(value),
-            }
-
-    # --- asking ----------------------------------------------------------------------------------------------
+        self._parts.draws.load(str(found[0][0]))
 
     def task_row(self, task: str) -> Event | None:
         """The row of a task."""

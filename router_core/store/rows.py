@@ -13,6 +13,7 @@ import numpy as np
 from pydantic_core import from_json, to_json
 
 from steproute.decision import CandidateScore, Decision
+from steproute.draws import Draws
 from steproute.ledger import Evidence, Outcome, Step, Task
 from steproute.models import Model, ModelPool
 from steproute.policies.base import BudgetState, Candidate, StepContext
@@ -196,8 +197,8 @@ def finite(value: float | None) -> float | None:
 class Reader:
     """Turns rows into objects again; a model that has left the pool is stood in for, and noted."""
 
-    def __init__(self, pool: ModelPool, accounts: Accounts, rng: np.random.Generator):
-        self._pool, self._accounts, self._rng = pool, accounts, rng
+    def __init__(self, pool: ModelPool, accounts: Accounts, draws: Draws):
+        self._pool, self._accounts, self._draws = pool, accounts, draws
         self._strangers: dict[str, Model] = {}
 
     @property
@@ -261,7 +262,7 @@ class Reader:
                 self._accounts.limits, held.get("spent", {}), held.get("reserved", {}), held.get("queues", {})
             ),
             ledger=steps,
-            rng=self._rng,
+            draws=self._draws,
             group=(task.dimension or task.domain, task.source, decision.role),
             text=row["prompt"],
             tried=tried,

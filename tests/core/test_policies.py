@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steproute import ConfigError, Ledger, Limit, Model, Regime, Task
+from steproute.draws import Draws
 from steproute.policies import (
     BudgetState,
     Candidate,
@@ -37,7 +38,7 @@ def context(
         progress=Progress(g, Regime.RECOVERABLE, 0.5, 0.0, 0.0),
         budget=budget or BudgetState({}, {}, {}, {}),
         ledger=ledger,
-        rng=np.random.default_rng(0),
+        draws=Draws(0),
         extra=extra,
     )
 

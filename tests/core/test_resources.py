@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steproute import Budget, Ledger, Limit, Model, Outcome, Price, Progress, Regime, Task
+from steproute.draws import Draws
 from steproute.policies.base import BudgetState, Candidate, StepContext
 from steproute.policies.price import owed, price
 
@@ -48,7 +49,7 @@ def context(factors: dict[str, float]) -> StepContext:
         Progress(0.3, Regime.PARTIAL, 0.5, 0.0, 0.5),
         BudgetState(limits, spent, {}, queues),
         Ledger(),
-        np.random.default_rng(0),
+        Draws(0),
     )
 
 
