@@ -7,22 +7,21 @@ from typing import Any
 from steproute.plugins.litellm.calls import Call
 from steproute.plugins.litellm.refusals import Refusal
 
-_PREFIX = "x-steproute-"
-
 
 def response_headers(call: Call) -> dict[str, str]:
     """Headers about the decision whose model answered."""
     decision = call.attempts[-1].decision
-    fields = {
-        "model": decision.model.name,
-        "reason": decision.reason,
-        "progress": f"{decision.progress.g:.3f}",
-        "task": decision.task,
-        "step": decision.step,
-        "attempt": str(decision.attempt),
-        "task-spent-usd": f"{call.spent:.9f}",
-    }
-    return {_PREFIX + name: _printable(value) for name, value in fields.items() if value}
+    texts = (
+        ("x-steproute-model", decision.model.name),
+        ("x-steproute-reason", decision.reason),
+        ("x-steproute-task", decision.task),
+        ("x-steproute-step", decision.step),
+    )
+    headers = {name: _printable(text) for name, text in texts if text}
+    headers["x-steproute-progress"] = f"{decision.progress.g:.3f}"
+    headers["x-steproute-attempt"] = str(decision.attempt)
+    headers["x-steproute-task-spent-usd"] = f"{call.spent:.9f}"
+    return headers
 
 
 def http_error(refused: Refusal, structured: bool) -> Any:

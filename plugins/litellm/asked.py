@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from steproute.models import Needs
 
@@ -13,19 +12,18 @@ _IMAGE_TOKENS = 800
 _IMAGES = ("image_url", "input_image", "image")
 _LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _TEXT_KEPT = 2000
+_NOTHING_MORE = Needs()
 _UNSAID = frozenset({"role", "type", "id", "tool_call_id", "call_id", "cache_control"})
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A request as the router needs to know it."""
 
     chat: bool
     """False = an embedding, an image, audio …: metered, but no model is chosen for it."""
-    characters: int
-    bytes: int
-    """UTF-8 bytes of the prompt: no tokenizer makes more tokens of it."""
     prompt_tokens: int
+    least_tokens: int
+    """What it must have room for: its tokens, or its UTF-8 bytes, of which no tokenizer makes more tokens."""
     max_tokens: int | None
     timeout_s: float | None
     needs: Needs
@@ -54,24 +52,26 @@ def read(
         given, chat = _input(request)
     texts = _Texts()
     tools = request.get("tools") or request.get("functions")
-    texts.add(tools)
-    texts.add(request.get("instructions") or request.get("system"))
+    beside = request.get("instructions") or request.get("system")
+    if tools or beside:
+        texts.add(tools)
+        texts.add(beside)
     texts.add_messages(given)
-    if not chat:
-        texts.add(request.get("input") if not given else None)
+    if not chat and not given:
+        texts.add(request.get("input"))
     tokens = texts.characters // CHARACTERS_PER_TOKEN + _IMAGE_TOKENS * texts.images
     if count_tokens is not None and given:
         tokens = count_tokens(given)
     limit = next((value for name in _LIMITS if isinstance(value := request.get(name), int) and value > 0), None)
     timeout = request.get("timeout")
+    structured = _structured(request)
     asked = Asked(
         chat,
-        texts.characters,
-        texts.bytes,
         tokens,
+        min(tokens, texts.bytes + 16),
         limit,
         float(timeout) if isinstance(timeout, (int, float)) and timeout > 0 else None,
-        Needs(tools=bool(tools), vision=texts.images > 0, structured=_structured(request)),
+        Needs(bool(tools), texts.images > 0, structured) if tools or texts.images or structured else _NOTHING_MORE,
         texts.last[-_TEXT_KEPT:],
     )
     return asked, given
@@ -107,8 +107,8 @@ class _Texts:
         for message in messages:
             content = message.get("content") if type(message) is dict else None
             if type(content) is str and content and len(message) == 2 and "role" in message:
-                characters += len(content)
-                octets += len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
+                characters += (size := len(content))
+                octets += size if content.isascii() else len(content.encode("utf-8", "replace"))
                 self.last = content
             else:
                 self.add(message)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from steproute.decision import Decision
+from steproute.ledger import Outcome
 from steproute.plugins.litellm.asked import Asked
 from steproute.plugins.litellm.conversations import Turn
-from steproute.plugins.litellm.deployments import Deployment
+from steproute.plugins.litellm.deployments import Offer
 from steproute.plugins.litellm.identity import Identity
+from steproute.plugins.litellm.memos import Memo
 
 KEY = "steproute_routing"
 """Key of LiteLLM's metadata under which a call's decision is written, for its callbacks and spend logs."""
@@ -36,14 +36,15 @@ class Attempt:
 class Call:
     """One request."""
 
+    token: str
     identity: Identity
     asked: Asked
     step: str
+    memo: Memo
+    """What is remembered of its task."""
     tags: Sequence[str] = ()
     turn: Turn | None = None
     """Where its reply is to be noted; None when the task was named."""
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-    started: float = field(default_factory=time.perf_counter)
     attempts: list[Attempt] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     """Models that failed in this round."""
@@ -75,26 +76,39 @@ class Call:
 
     def attempt_of(self, deployment: str) -> Attempt | None:
         """The attempt in which a deployment was called: the earliest open one it was left for, else the latest."""
-        fitting = [item for item in self.attempts if deployment in item.deployments]
-        return next((item for item in fitting if not item.closed), fitting[-1] if fitting else None)
+        found = None
+        for attempt in self.attempts:
+            if deployment in attempt.deployments:
+                if not attempt.closed:
+                    return attempt
+                found = attempt
+        return found
 
     def note(self, decision: Decision) -> dict[str, Any]:
         """What is written into LiteLLM's metadata, as plain JSON; LiteLLM copies it several times, so it is short."""
         return {"call": self.token, "task": decision.task, "step": decision.step, "model": decision.model.name}
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(NamedTuple):
     """A question about deployments, ready for the router."""
 
     call: Call
     holder: dict[str, Any]
     """LiteLLM's metadata."""
-    deployments: Sequence[Deployment]
-    names: Sequence[str]
-    """Pool name of each."""
+    offers: Sequence[Offer]
 
-    def left(self, decision: Decision) -> dict[int, str]:
-        """Index → model of the deployments that LiteLLM may choose from: those of the model decided, where one was."""
-        wanted = decision.model.name if self.call.asked.chat else None
-        return {index: name for index, name in enumerate(self.names) if wanted in (None, name)}
+    def left(self, decision: Decision) -> Sequence[Offer]:
+        """The deployments that LiteLLM may choose from: those of the model decided, where one was."""
+        if not self.call.asked.chat:
+            return self.offers
+        wanted = decision.model.name
+        return [offer for offer in self.offers if offer[1].model == wanted]
+
+
+class Told(NamedTuple):
+    """What the router is to hear of a call that returned."""
+
+    decision: Decision
+    outcome: Outcome
+    output: str
+    call: Call | None

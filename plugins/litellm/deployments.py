@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from steproute.models import Model
 from steproute.plugins.litellm.prices import can, longest_prompt, price_of
@@ -14,7 +14,21 @@ from steproute.router import Router
 logger = logging.getLogger("steproute")
 
 Deployment = Mapping[str, Any]
-Key = tuple[str, str]
+
+
+class Known(NamedTuple):
+    """What is known of a deployment."""
+
+    id: str
+    """LiteLLM's."""
+    model: str
+    """Name of its model in the pool."""
+    longest: int | None
+    """Longest prompt in tokens, None where nobody says."""
+
+
+Offer = tuple[Deployment, Known]
+"""A deployment that LiteLLM offers."""
 
 
 class Deployments:
@@ -22,30 +36,27 @@ class Deployments:
 
     def __init__(self, router: Router):
         self._router = router
-        self._names: dict[Key, str] = {}
-        self._limits: dict[Key, int | None] = {}
+        self._known: dict[tuple[str, str], Known] = {}
+        """By id and model, since a deployment with a wildcard stands for many models."""
         self._lock = threading.Lock()
 
-    def name(self, deployment: Deployment, key: Key | None = None) -> str:
-        """Pool name of a deployment's model: the one `model_info.steproute` names, else the model whose name or deployment
-        is the deployment's id, its LiteLLM model (with or without provider), or its group."""
-        key = key_of(deployment) if key is None else key
-        known = self._names.get(key)
-        if known is None or known not in self._router.pool:
+    def known(self, deployment: Deployment) -> Known:
+        """What is known of a deployment. Its model is the one `model_info.steproute` names, else the one whose name or
+        deployment is the deployment's id, its LiteLLM model (with or without provider), or its group."""
+        params, info = deployment.get("litellm_params") or {}, deployment.get("model_info")
+        model = str(params.get("model") or "")
+        key = str((info.get("id") if isinstance(info, (dict, Mapping)) else None) or model), model
+        known = self._known.get(key)
+        if known is None or known.model not in self._router.pool:
             with self._lock:
-                known = self._names[key] = self._find(deployment) or self._add(deployment)
+                name = self._find(deployment) or self._add(deployment)
+                known = self._known[key] = Known(key[0], name, longest_prompt(deployment))
         return known
-
-    def limit(self, deployment: Deployment, key: Key) -> int | None:
-        """Longest prompt in tokens, None where nobody says."""
-        if key not in self._limits:
-            self._limits[key] = longest_prompt(deployment)
-        return self._limits[key]
 
     def price_unknown(self, name: str) -> bool:
         """Whether a model of the pool has no price."""
         model = self._router.pool.resolve(name)
-        return model is None or model.price == "unknown"
+        return model is None or isinstance(model.price, str)
 
     def _find(self, deployment: Deployment) -> str | None:
         params, info = deployment.get("litellm_params") or {}, deployment.get("model_info") or {}
@@ -80,46 +91,33 @@ def id_of(deployment: Deployment) -> str:
     return str(found or (deployment.get("litellm_params") or {}).get("model") or "")
 
 
-def key_of(deployment: Deployment) -> Key:
-    """What a deployment is known by: its id, and its model, since one with a wildcard stands for many models."""
-    return id_of(deployment), str((deployment.get("litellm_params") or {}).get("model") or "")
-
-
-def admissible(
-    deployments: Sequence[Deployment], tags: Sequence[str], fits: Callable[[Deployment], bool]
-) -> Sequence[Deployment]:
+def admissible(offers: Sequence[Offer], tags: Sequence[str], tokens: int) -> Sequence[Offer]:
     """Leave out what LiteLLM would refuse after our choice: other tags, a later `order`, too short a context window.
 
     Where a rule would leave nothing it is passed over: LiteLLM then decides, and says what is wrong.
+
+    Args:
+        offers: all there are.
+        tags: the request's.
+        tokens: of the prompt.
     """
-    rules: Sequence[Callable[[Sequence[Deployment]], Sequence[Deployment]]] = (
-        lambda left: _tagged(left, tags),
-        lambda left: [item for item in left if fits(item)],
-        _first_in_order,
-    )
-    for rule in rules:
-        deployments = rule(deployments) or deployments
-    return deployments
+    offers = _tagged(offers, tags) or offers
+    offers = [offer for offer in offers if (longest := offer[1].longest) is None or tokens <= longest] or offers
+    return _first_in_order(offers)
 
 
-def _tagged(deployments: Sequence[Deployment], tags: Sequence[str]) -> Sequence[Deployment]:
+def _tagged(offers: Sequence[Offer], tags: Sequence[str]) -> Sequence[Offer]:
     """Deployments with one of the request's tags, else those tagged `default`; untagged requests likewise."""
-    carried = [_tags(item) for item in deployments]
+    carried = [(deployment.get("litellm_params") or {}).get("tags") for deployment, _ in offers]
     if not any(carried):
-        return deployments
+        return offers
     wanted = set(tags)
-    matching = [item for item, own in zip(deployments, carried, strict=True) if wanted & own]
-    return matching or [item for item, own in zip(deployments, carried, strict=True) if "default" in own]
+    own = [{str(tag) for tag in item} if isinstance(item, (list, tuple)) else set() for item in carried]
+    matching = [offer for offer, has in zip(offers, own, strict=True) if wanted & has]
+    return matching or [offer for offer, has in zip(offers, own, strict=True) if "default" in has]
 
 
-def _tags(deployment: Deployment) -> set[str]:
-    tags = (deployment.get("litellm_params") or {}).get("tags")
-    return {str(tag) for tag in tags} if tags and isinstance(tags, (list, tuple)) else set()
-
-
-def _first_in_order(deployments: Sequence[Deployment]) -> Sequence[Deployment]:
-    orders = [(item.get("litellm_params") or {}).get("order") for item in deployments]
+def _first_in_order(offers: Sequence[Offer]) -> Sequence[Offer]:
+    orders = [(deployment.get("litellm_params") or {}).get("order") for deployment, _ in offers]
     given = [order for order in orders if isinstance(order, int)]
-    return (
-        [item for item, order in zip(deployments, orders, strict=True) if order == min(given)] if given else deployments
-    )
+    return [offer for offer, order in zip(offers, orders, strict=True) if order == min(given)] if given else offers

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from steproute.decision import Decision
 from steproute.errors import NoEligibleModel
+from steproute.ids import new_id
 from steproute.ledger import Ledger, Outcome, Task
-from steproute.models import Price
 from steproute.plugins.litellm import replies
 from steproute.plugins.litellm.asked import Asked, read
-from steproute.plugins.litellm.calls import KEY, Attempt, Call, Pick
+from steproute.plugins.litellm.calls import KEY, Attempt, Call, Pick, Told
 from steproute.plugins.litellm.conversations import Conversations, prefixes
-from steproute.plugins.litellm.deployments import Deployment, Deployments, Key, admissible, id_of, key_of
+from steproute.plugins.litellm.deployments import Deployment, Deployments, admissible, id_of
 from steproute.plugins.litellm.identity import (
     METADATA,
     Identity,
@@ -56,28 +54,26 @@ class Desk:
             return None
         call = self.call_in(holder)
         if call is None:
-            call = self._begin(messages, request)
+            call = self._begin(messages, request, metadata_of(request))
             holder[KEY] = {"call": call.token}  # whatever becomes of it, a fallback belongs to the same call
         else:
             call.dispatched(id_of(holder))
-        asked = call.asked
-        keys = {id(item): key_of(item) for item in deployments}
-        left = admissible(deployments, call.tags, lambda item: self._fits(item, keys[id(item)], asked))
-        return Pick(call, holder, left, [self.deployments.name(item, keys[id(item)]) for item in left])
+        offers = [(item, self.deployments.known(item)) for item in deployments]
+        return Pick(call, holder, admissible(offers, call.tags, call.asked.least_tokens))
 
     def question(self, pick: Pick) -> tuple[tuple[Ledger | Task, str], dict[str, Any]]:
         """Arguments of `Router.decide` for a pick."""
         call, asked = pick.call, pick.call.asked
-        allowed = set(pick.names) - set(call.failed)
+        offered = {known.model for _, known in pick.offers}
         arguments = {
             "step": call.key,
             "prompt_tokens": asked.prompt_tokens,
             "max_tokens": asked.max_tokens,
             "timeout_s": asked.timeout_s,
-            "cached_tokens": self.memos.of(call.identity.task.id).served if self._caches() else {},
+            "cached_tokens": call.memo.served if self.router.pool.caching else None,
             "needs": asked.needs,
             "text": asked.text,
-            "exclude": [name for name in self.router.pool.names if name not in allowed],
+            "exclude": [name for name in self.router.pool.names if name not in offered or name in call.failed],
         }
         return (call.identity.ledger or call.identity.task, call.identity.role), arguments
 
@@ -85,7 +81,7 @@ class Desk:
         """Arguments of `Router.book` for a call whose model is not chosen, such as an embedding."""
         call, asked = pick.call, pick.call.asked
         arguments = {"prompt_tokens": asked.prompt_tokens, "max_tokens": asked.max_tokens or 0}
-        return (call.identity.task, pick.names[0], call.identity.role), arguments
+        return (call.identity.task, pick.offers[0][1].model, call.identity.role), arguments
 
     def goes_on(self, pick: Pick, error: NoEligibleModel) -> None:
         """No model is left because all have failed: ask again from the start. For any other reason the error is right.
@@ -102,42 +98,34 @@ class Desk:
         call, left = pick.call, pick.left(decision)
         if not call.attempts or call.attempts[-1].decision.id != decision.id:
             call.spent = float(self.router.spent(decision.task).get("usd", 0.0))
-            ids = {id_of(pick.deployments[index]): name for index, name in left.items()}
-            call.attempts.append(Attempt(decision, ids))
+            call.attempts.append(Attempt(decision, {known.id: known.model for _, known in left}))
         pick.holder[KEY] = call.note(decision)
-        return [pick.deployments[index] for index in left]
+        return [deployment for deployment, _ in left]
 
     def call_in(self, meta: Mapping[str, Any]) -> Call | None:
         """The call that LiteLLM's metadata speaks of."""
         note = meta.get(KEY)
         return self._calls.get(str(note.get("call"))) if isinstance(note, (dict, Mapping)) else None
 
-    def _caches(self) -> bool:
-        """Whether any model has a price of its own for cached tokens: otherwise nothing hangs on them."""
-        for model in self.router.pool:
-            price = model.price
-            if isinstance(price, Price) and price.cached_input not in (None, price.input):
-                return True
-        return False
-
-    def _begin(self, messages: Sequence[Any] | None, request: Mapping[str, Any]) -> Call:
+    def _begin(self, messages: Sequence[Any] | None, request: Mapping[str, Any], meta: Mapping[str, Any]) -> Call:
         asked, given = read(messages, request, self._count_tokens)
-        identity, turn = self._whose(asked, given, request)
+        identity, turn = self._whose(asked, given, request, meta)
         task = identity.task.id
-        with self.router.faults.kept("reading the messages of a LiteLLM call"):
-            self.memos.read_tools(task, given)
-            if identity.evidence:
-                self.router.report(task, identity.evidence)
-        ledger = self.router.ledger(task)
-        tags = metadata_of(request).get("tags")
-        token = uuid.uuid4().hex
+        memo = self.memos.of(task)
+        if memo.tools or identity.evidence:
+            with self.router.faults.kept("reading the messages of a LiteLLM call"):
+                self.memos.read_tools(memo, given)
+                if identity.evidence:
+                    self.router.report(task, identity.evidence)
+        ledger, tags, token = self.router.ledger(task), meta.get("tags"), new_id()
         call = Call(
+            token,
             identity,
             asked,
-            identity.step or self.memos.next_step(task, len(ledger.steps) if ledger is not None else 0, token[:8]),
+            identity.step or self.memos.next_step(memo, len(ledger.steps) if ledger is not None else 0, token[:8]),
+            memo,
             tuple(str(tag) for tag in tags) if isinstance(tags, (list, tuple)) else (),
             turn,
-            token,
         )
         with self._lock:
             self._calls[token] = call
@@ -145,12 +133,14 @@ class Desk:
                 self._calls.popitem(last=False)
         return call
 
-    def _whose(self, asked: Asked, messages: Sequence[Any], request: Mapping[str, Any]) -> tuple[Identity, Any]:
+    def _whose(
+        self, asked: Asked, messages: Sequence[Any], request: Mapping[str, Any], meta: Mapping[str, Any]
+    ) -> tuple[Identity, Any]:
         """The call's labels; without a task among them, that of the conversation it goes on with, or a new one."""
-        identity = identify(request)
+        identity = identify(request, meta)
         if identity.task.id:
             return identity, None
-        client, origin, turn = client_of(request), "new", None
+        client, origin, turn = client_of(meta), "new", None
         task = next(filter(None, map(self.conversations.of_response, previous_of(request))), "")
         if task:
             origin = "response"
@@ -158,23 +148,14 @@ class Desk:
             digests = prefixes(messages)
             task = self.conversations.find(client, messages, digests)
             origin = "conversation" if task else origin
-            task = task or uuid.uuid4().hex
+            task = task or new_id()
             turn = self.conversations.note(client, digests[-1], task)
-        task = task or uuid.uuid4().hex
-        return replace(identity, task=identity.task.model_copy(update={"id": task}), origin=origin), turn
-
-    def _fits(self, deployment: Deployment, key: Key, asked: Asked) -> bool:
-        """Whether a prompt fits a deployment. Far below its limit no tokens are counted; near it LiteLLM counts too."""
-        limit = self.deployments.limit(deployment, key)
-        if limit is None or asked.bytes + 16 <= limit:
-            return True
-        return asked.prompt_tokens <= limit
+        task = task or new_id()
+        return identity._replace(task=identity.task.model_copy(update={"id": task}), origin=origin), turn
 
     # --- after the call ---------------------------------------------------------------------------------------------
 
-    def success(
-        self, event: Mapping[str, Any], response: Any, start: Any, end: Any
-    ) -> tuple[Decision, Outcome, str] | None:
+    def success(self, event: Mapping[str, Any], response: Any, start: Any, end: Any) -> Told | None:
         """What to tell the router about a call that returned; None when it is none of ours."""
         call, deployment = self._heard(event)
         attempt = call.attempt_of(deployment) if call is not None else None
@@ -188,13 +169,12 @@ class Desk:
             event, response, start, end, unknown, call_id=f"{decision.id}/returned", model=name
         )
         if call.asked.chat:
-            self.memos.of(decision.task).served[name] = outcome.prompt_tokens
+            call.memo.served[name] = outcome.prompt_tokens
         if call.turn is not None:
             call.turn.reply = replies.reply_digest(response)
-        response_id = replies.id_of(response)
-        if response_id and "responses" in str(event.get("call_type")):
+        if "responses" in str(event.get("call_type")) and (response_id := replies.id_of(response)):
             self.conversations.answered(response_id, decision.task)
-        return decision, outcome, replies.text_of(response)
+        return Told(decision, outcome, replies.text_of(response), call)
 
     def failure(self, event: Mapping[str, Any], start: Any, end: Any) -> tuple[Decision, Outcome] | None:
         """What to tell the router about a call that failed; None when it is none of ours, or no fault of the model's."""
@@ -212,14 +192,13 @@ class Desk:
         outcome.call_id, outcome.model = f"{decision.id}/failed", attempt.model(deployment)
         return decision, outcome
 
-    def settled(self, event: Mapping[str, Any], decision: Decision, response: Any) -> None:
+    def settled(self, told: Told, response: Any) -> None:
         """After the router has taken in an outcome: tool calls, and the end of a task whose caller said so."""
         calls = list(replies.tool_calls_of(response))
         if calls:
-            self.memos.ask_tools(decision, calls)
-        call, _ = self._heard(event)
-        if call is not None and call.identity.ends:
-            self.router.finish(decision.task, call.identity.success)
+            self.memos.ask_tools(told.decision, calls)
+        if told.call is not None and told.call.identity.ends:
+            self.router.finish(told.decision.task, told.call.identity.success)
 
     def _heard(self, event: Mapping[str, Any]) -> tuple[Call | None, str]:
         params = event.get("litellm_params") or {}
@@ -235,7 +214,7 @@ class Desk:
 
     def _unrouted(
         self, event: Mapping[str, Any], response: Any, start: Any, end: Any, call: Call | None
-    ) -> tuple[Decision, Outcome, str] | None:
+    ) -> Told | None:
         """A call that nothing was decided for: synchronous, to a deployment by its id, or after a fault in here. Its
         spending counts all the same. Calls of LiteLLM's SDK without its Router are left alone unless they name a task.
         """
@@ -247,20 +226,21 @@ class Desk:
         if call is not None:
             identity, turn = call.identity, call.turn
         else:
-            named = identify(params)
+            meta = metadata_of(params)
+            named = identify(params, meta)
             if group is None and not (named.task.id and named.origin in ("metadata", "headers")):
                 return None
             messages = event.get("messages")
             asked, given = read(messages if isinstance(messages, list) else None, params, lambda _: 0)
-            identity, turn = self._whose(asked, given, params)
+            identity, turn = self._whose(asked, given, params, meta)
         provider, model = event.get("custom_llm_provider"), str(event.get("model") or "")
         full = model if not provider or model.startswith(f"{provider}/") else f"{provider}/{model}"
-        name = self.deployments.name(
+        name = self.deployments.known(
             {"model_name": group, "litellm_params": {"model": full}, "model_info": params.get("model_info") or {}}
-        )
+        ).model
         decision = self.router.book(identity.task, name, identity.role, within_limits=False)
         unknown, call_id = self.deployments.price_unknown(name), str(event.get("litellm_call_id") or decision.id)
         outcome = replies.outcome_of(event, response, start, end, unknown, call_id=call_id, model=name)
         if turn is not None:
             turn.reply = replies.reply_digest(response)
-        return decision, outcome, ""
+        return Told(decision, outcome, "", call)

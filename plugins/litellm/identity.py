@@ -6,8 +6,7 @@ The order in which they are asked is the table in docs/litellm.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from steproute.ledger import Evidence, Ledger, Task
 from steproute.plugins.litellm.context import current
@@ -18,6 +17,7 @@ OWN = "steproute"
 """Key of the metadata under which a caller describes a call."""
 HEADER = "x-steproute-"
 _TEXTS = ("task", "step", "role", "goal", "domain", "dimension", "source", "parent")
+_FLAT, _HEADERS = ([(name, prefix + name) for name in (*_TEXTS, "success", "finish")] for prefix in (f"{OWN}_", HEADER))
 _Places = Sequence[tuple[str, Mapping[str, Any]]]
 """Where labels are looked for, in order, each with its name."""
 _LONGEST = 256
@@ -25,8 +25,7 @@ _LONGEST = 256
 _WORDS = {"true": True, "success": True, "1": True, "false": False, "failure": False, "0": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What is known of a call before it is made."""
 
     task: Task
@@ -44,21 +43,22 @@ class Identity:
     """The caller's own, where it gave one."""
 
 
-def identify(request: Mapping[str, Any]) -> Identity:
+def identify(request: Mapping[str, Any], metadata: Mapping[str, Any] | None = None) -> Identity:
     """Read the labels of a call.
 
     Args:
         request: LiteLLM's keyword arguments of the call.
+        metadata: the request's `metadata_of`; None = to be read.
     """
-    meta, headers = metadata_of(request), headers_of(request)
+    meta = metadata_of(request) if metadata is None else metadata
+    headers = headers_of(request, meta)
     own, labels = meta.get(OWN), current()
-    evidence = tuple(_evidence(own)) if own else ()
     places: _Places = [
         (origin, values)
         for origin, values in (
-            ("metadata", own if isinstance(own, (dict, Mapping)) else {}),
-            ("metadata", _prefixed(meta, f"{OWN}_")),
-            ("headers", _prefixed(headers, HEADER)),
+            ("metadata", own if isinstance(own, (dict, Mapping)) else None),
+            ("metadata", {name: meta[full] for name, full in _FLAT if full in meta}),
+            ("headers", {name: headers[full] for name, full in _HEADERS if full in headers}),
             ("context", labels),
         )
         if values
@@ -66,6 +66,7 @@ def identify(request: Mapping[str, Any]) -> Identity:
     if not places:
         task, origin = _session(request, meta, headers)
         return Identity(Task(id=task), origin=origin)
+    evidence = tuple(_evidence(own)) if own else ()
     said = {name: _first(places, name) for name in _TEXTS}
     task, origin = said["task"]
     given = labels.get("task")
@@ -117,21 +118,24 @@ def holder_of(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def headers_of(request: Mapping[str, Any]) -> Mapping[str, str]:
-    """Headers of the client's request to the proxy, names in lower case."""
+def headers_of(request: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[str, str]:
+    """The client's own headers (`x-…`) of its request to the proxy, names in lower case."""
     server = request.get("proxy_server_request")
     found = server.get("headers") if isinstance(server, (dict, Mapping)) else None
     if not isinstance(found, (dict, Mapping)):
-        found = metadata_of(request).get("headers")
+        found = metadata.get("headers")
     if not isinstance(found, (dict, Mapping)):
         return {}
-    return {str(name).lower(): value for name, value in found.items() if isinstance(value, str)}
+    return {
+        name.lower(): value
+        for name, value in found.items()
+        if isinstance(name, str) and name[:2] in ("x-", "X-") and isinstance(value, str)
+    }
 
 
-def client_of(request: Mapping[str, Any]) -> str:
+def client_of(metadata: Mapping[str, Any]) -> str:
     """Who calls the proxy, so that conversations of different keys are never taken for one another."""
-    meta = metadata_of(request)
-    return "|".join(str(meta.get(f"user_api_key_{name}") or "") for name in ("hash", "user_id", "team_id"))
+    return "|".join(str(metadata.get(f"user_api_key_{name}") or "") for name in ("hash", "user_id", "team_id"))
 
 
 def previous_of(request: Mapping[str, Any]) -> Iterator[str]:
@@ -145,20 +149,16 @@ def previous_of(request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _session(request: Mapping[str, Any], meta: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str, str]:
-    found = (
-        request.get("litellm_session_id"),
-        meta.get("session_id"),
-        headers.get("x-litellm-session-id"),
-        headers.get("x-litellm-trace-id"),
-    )
-    for item in found:
-        if isinstance(item, str) and item.strip():
-            return item.strip()[:_LONGEST], "session"
+    for values, name in (
+        (request, "litellm_session_id"),
+        (meta, "session_id"),
+        (headers, "x-litellm-session-id"),
+        (headers, "x-litellm-trace-id"),
+    ):
+        item = values.get(name)
+        if isinstance(item, str) and (text := item.strip()):
+            return text[:_LONGEST], "session"
     return "", ""
-
-
-def _prefixed(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    return {name[len(prefix) :]: values[name] for name in values if isinstance(name, str) and name.startswith(prefix)}
 
 
 def _first(places: _Places, name: str) -> tuple[str, str]:

@@ -48,17 +48,15 @@ class Memos:
                 self._memos.popitem(last=False)
             return memo
 
-    def next_step(self, task: str, length: int, token: str) -> str:
+    def next_step(self, memo: Memo, length: int, token: str) -> str:
         """Key of a task's next step: the number of steps in its ledger, as the router would choose; made unique for
         calls that run side by side."""
-        memo = self.of(task)
         with self._lock:
             taken, memo.steps = length <= memo.steps, max(length, memo.steps)
         return f"{length}.{token}" if taken else str(length)
 
-    def read_tools(self, task: str, messages: Sequence[Any]) -> None:
+    def read_tools(self, memo: Memo, messages: Sequence[Any]) -> None:
         """Note how tool calls ended, from the results at the end of the messages."""
-        memo = self.of(task)
         if not memo.tools:
             return
         for call_id, failed, text in _results(messages):

@@ -32,25 +32,24 @@ def outcome_of(
         call_id: what it is billed under.
         model: its name in the pool.
     """
-    told = getattr(response, "_hidden_params", None) or {}
-    seconds = told.get(SECONDS) if hasattr(told, "get") else None
+    seconds = _get(_hidden(response), SECONDS)
     took = float(seconds) if isinstance(seconds, (int, float)) else seconds_between(start, end)
     if event.get("cache_hit"):  # LiteLLM's own cache answered: no provider was asked
         return Outcome(call_id=call_id, model=model, seconds=took, usd=0.0)
-    usage = _get(response, "usage") or event.get("standard_logging_object")
-    said = _get(usage, "prompt_tokens")
+    usage = _fields(_get(response, "usage") or event.get("standard_logging_object"))
+    said, written = usage.get("prompt_tokens"), _count(usage.get("cache_creation_input_tokens"))
     if said is not None:
-        prompt, details = _count(said), _get(usage, "prompt_tokens_details")
+        prompt, details = _count(said), usage.get("prompt_tokens_details")
         cached = _count(_get(details, "cached_tokens"))
-        written = _count(_get(details, "cache_creation_tokens")) or _count(_get(usage, "cache_creation_input_tokens"))
+        written = _count(_get(details, "cache_creation_tokens")) or written
     else:
-        prompt, details = _count(_get(usage, "input_tokens")), _get(usage, "input_tokens_details")
-        read = _get(usage, "cache_read_input_tokens")
+        prompt, details = _count(usage.get("input_tokens")), usage.get("input_tokens_details")
+        read = usage.get("cache_read_input_tokens")
         cached = _count(_get(details, "cached_tokens") if read is None else read)
-        written = _count(_get(usage, "cache_creation_input_tokens"))
         if read is not None:  # Anthropic counts the cached ones apart
             prompt += cached + written
-    completion = _count(_first(usage, "completion_tokens", "output_tokens"))
+    completion = usage.get("completion_tokens")
+    completion = _count(usage.get("output_tokens") if completion is None else completion)
     cost, usd = event.get("response_cost"), None
     if isinstance(cost, (int, float)) and 0 <= cost < math.inf and ((use_cost and cost > 0) or not _by_tokens(event)):
         usd = float(cost)
@@ -165,12 +164,25 @@ def _estimated(event: Mapping[str, Any], response: Any, prompt: int, completion:
         return True
 
 
-def _first(value: Any, *names: str) -> Any:
-    return next((found for name in names if (found := _get(value, name)) is not None), None)
+# What pydantic keeps beside the declared fields is slow to ask for by name, and slower where there is no such name.
+
+
+def _hidden(response: Any) -> Any:
+    private = getattr(response, "__pydantic_private__", None) or {}
+    return private.get("_hidden_params") or getattr(response, "_hidden_params", None)
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, dict):
+        return value
+    return {**getattr(value, "__dict__", {}), **(getattr(value, "__pydantic_extra__", None) or {})}
 
 
 def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    if isinstance(value, dict):
+        return value.get(name)
+    beside = getattr(value, "__pydantic_extra__", None)
+    return beside[name] if beside and name in beside else getattr(value, name, None)
 
 
 def _count(value: Any) -> int:

@@ -73,34 +73,30 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
         parent_otel_span: Any = None,
     ) -> list[Any]:
         """Leave the deployments of the chosen model."""
-        pick = self._pick(healthy_deployments, messages, request_kwargs)
-        if pick is None:
-            return healthy_deployments
-        try:
-            with self.router.faults.kept("choosing a deployment"), under(parent_otel_span):
-                return self._desk.answer(pick, await self._decided(pick)) or healthy_deployments
-        except (BudgetExceeded, NoEligibleModel) as error:
-            raise refusal(error) from error
-        return healthy_deployments
+        return self.filter_deployments(healthy_deployments, messages, request_kwargs, parent_otel_span)
 
     def filter_deployments(
-        self, deployments: Sequence[Deployment], messages: Sequence[Any] | None, request: Mapping[str, Any] | None
+        self,
+        deployments: Sequence[Deployment],
+        messages: Sequence[Any] | None,
+        request: Mapping[str, Any] | None,
+        span: Any = None,
     ) -> list[Any]:
         """The synchronous twin, for `StepRoutingStrategy`."""
-        pick = self._pick(deployments, messages, request)
-        if pick is None:
-            return list(deployments)
         try:
-            with self.router.faults.kept("choosing a deployment"):
-                return self._desk.answer(pick, self._decided_now(pick)) or list(deployments)
+            with self.router.faults.kept("choosing a deployment"), under(span):
+                pick = self._desk.pick(deployments, messages, request or {})
+                if pick is not None:
+                    return self._desk.answer(pick, self._decided(pick)) or list(deployments)
         except (BudgetExceeded, NoEligibleModel) as error:
             raise refusal(error) from error
         return list(deployments)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Ask a stream for its usage, which LiteLLM would otherwise guess."""
-        kind = getattr(call_type, "value", call_type)
-        if not self.ask_usage or not kwargs.get("stream") or kind not in ("acompletion", "completion"):
+        if not kwargs.get("stream") or not self.ask_usage:
+            return None
+        if getattr(call_type, "value", call_type) not in ("acompletion", "completion"):
             return None
         options = kwargs.get("stream_options")
         if isinstance(options, Mapping) and "include_usage" in options:
@@ -111,35 +107,19 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Hear of a call that returned; of a stream, once it has ended."""
-        with self.router.faults.kept("hearing of a LiteLLM call"):
-            told = self._desk.success(kwargs, response_obj, start_time, end_time)
-            if told is not None:
-                decision, outcome, text = told
-                await self.router.aobserve(decision, outcome, output=text)
-                self._desk.settled(kwargs, decision, response_obj)
+        self._returned(kwargs, response_obj, start_time, end_time)
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """The synchronous twin."""
-        with self.router.faults.kept("hearing of a LiteLLM call"):
-            told = self._desk.success(kwargs, response_obj, start_time, end_time)
-            if told is not None:
-                decision, outcome, text = told
-                self.router.observe(decision, outcome, output=text)
-                self._desk.settled(kwargs, decision, response_obj)
+        self._returned(kwargs, response_obj, start_time, end_time)
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Hear of a call that failed."""
-        with self.router.faults.kept("hearing of a LiteLLM failure"):
-            told = self._desk.failure(kwargs, start_time, end_time)
-            if told is not None:
-                await self.router.aobserve(*told)
+        self._failed(kwargs, start_time, end_time)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """The synchronous twin."""
-        with self.router.faults.kept("hearing of a LiteLLM failure"):
-            told = self._desk.failure(kwargs, start_time, end_time)
-            if told is not None:
-                self.router.observe(*told)
+        self._failed(kwargs, start_time, end_time)
 
     # --- the proxy's answers ----------------------------------------------------------------------------------------
 
@@ -182,27 +162,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _pick(
-        self, deployments: Sequence[Any] | None, messages: Sequence[Any] | None, request: Mapping[str, Any] | None
-    ) -> Pick | None:
-        with self.router.faults.kept("reading a LiteLLM request"):
-            return self._desk.pick(deployments or (), messages, request or {})
-        return None
-
-    async def _decided(self, pick: Pick) -> Decision:
-        if not pick.call.asked.chat:
-            given, options = self._desk.booking(pick)
-            return await self.router.abook(*given, **options)
-        for _ in range(2):
-            about, asked = self._desk.question(pick)
-            try:
-                return await self.router.adecide(*about, **asked)
-            except NoEligibleModel as error:
-                self._desk.goes_on(pick, error)
-        about, asked = self._desk.question(pick)
-        return await self.router.adecide(*about, **asked)
-
-    def _decided_now(self, pick: Pick) -> Decision:
+    def _decided(self, pick: Pick) -> Decision:
         if not pick.call.asked.chat:
             given, options = self._desk.booking(pick)
             return self.router.book(*given, **options)
@@ -214,6 +174,19 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
                 self._desk.goes_on(pick, error)
         about, asked = self._desk.question(pick)
         return self.router.decide(*about, **asked)
+
+    def _returned(self, event: Any, response: Any, start: Any, end: Any) -> None:
+        with self.router.faults.kept("hearing of a LiteLLM call"):
+            told = self._desk.success(event, response, start, end)
+            if told is not None:
+                self.router.observe(told.decision, told.outcome, output=told.output)
+                self._desk.settled(told, response)
+
+    def _failed(self, event: Any, start: Any, end: Any) -> None:
+        with self.router.faults.kept("hearing of a LiteLLM failure"):
+            told = self._desk.failure(event, start, end)
+            if told is not None:
+                self.router.observe(*told)
 
     def _headers(self, data: Mapping[str, Any]) -> dict[str, str]:
         for name in METADATA:
