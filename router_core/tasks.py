@@ -13,6 +13,10 @@ from steproute.steplog import StepLog
 from steproute.taskstate import TaskState
 
 
+MOST_RUNNING = 10_000
+"""Tasks on the table, some 13 kB each: beyond, those without a call for the longest end as if their time were up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A task that ended: call ids already billed, and its state where it may go on."""
@@ -82,13 +86,15 @@ class TaskTable:
         self._running.move_to_end(task)
 
     def idle(self) -> list[str]:
-        """Tasks in which nothing has happened for the idle timeout and no call is in flight."""
+        """Tasks in which nothing has happened for the idle timeout, or that are too many, and no call is in flight."""
         now = self._clock()
         found = []
+        crowded = min(len(self._running) - MOST_RUNNING, 2)  # a decision brings one task at most
         for _ in range(len(self._running)):
             task, state = next(iter(self._running.items()))
-            if now - state.touched <= self.idle_timeout:
+            if now - state.touched <= self.idle_timeout and crowded <= 0:
                 break
+            crowded -= 1
             self._running.move_to_end(task)
             if not any(self._accounts.holds(key) for key in state.reservations()):
                 found.append(task)

@@ -57,6 +57,21 @@ def test_an_idle_task_ends_with_success_unknown():
     assert steps.ledger("young") is not None
 
 
+def test_too_many_running_tasks_end_the_longest_idle_ones(monkeypatch):
+    monkeypatch.setattr("steproute.tasks.MOST_RUNNING", 3)
+    policy = Wants({"a": 1})
+    steps = router(policy=policy, budget=Budget(usd=9.0))
+    steps.decide("calling")
+    for number in range(9):
+        steps.observe(steps.decide(f"t{number}"), paid(0.1))
+        steps.decide("calling")
+    running = [name for name in ("calling", *(f"t{number}" for number in range(9))) if steps.ledger(name) is not None]
+    assert running == ["calling", "t7", "t8"]
+    assert policy.ends == [(["a"], None)] * 7
+    again = steps.decide("t6")  # it goes on where it was
+    assert steps.spent("t6")["usd"] == 0.1 and again.step == "1"
+
+
 def test_whatever_happens_in_a_task_keeps_it_awake():
     clock = FakeClock()
     steps = router(clock=clock, idle_timeout=600)
