@@ -12,7 +12,6 @@ from steproute.progress import ProgressTracker, View, Weights, view_for
 from steproute.steplog import StepLog
 from steproute.taskstate import TaskState
 
-
 MOST_RUNNING = 10_000
 """Tasks on the table, some 13 kB each: beyond, those without a call for the longest end as if their time were up."""
 

@@ -69,7 +69,8 @@ def test_too_many_running_tasks_end_the_longest_idle_ones(monkeypatch):
     assert running == ["calling", "t7", "t8"]
     assert policy.ends == [(["a"], None)] * 7
     again = steps.decide("t6")  # it goes on where it was
-    assert steps.spent("t6")["usd"] == 0.1 and again.step == "1"
+    assert steps.spent("t6")["usd"] == 0.1
+    assert again.step == "1"
 
 
 def test_whatever_happens_in_a_task_keeps_it_awake():
