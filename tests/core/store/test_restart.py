@@ -18,6 +18,7 @@ import world
 from registry import POLICIES, RECORDING, spec
 
 from steproute import Outcome, Task
+from steproute.policies import make_policy
 
 TASKS = 12
 
@@ -170,15 +171,18 @@ def test_an_idle_task_is_finished_by_the_next_process(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
-def test_killed_at_fifty_points(tmp_path, monkeypatch):
-    """The same run over and over, killed while it runs, 50 times in all: the same decisions, nothing billed twice."""
+@pytest.mark.parametrize("policy", [name for name in POLICIES if hasattr(make_policy(spec(name)), "load")])
+def test_killed_at_fifty_points(tmp_path, monkeypatch, policy):
+    """The same run over and over, killed while it runs, 50 times in all (the default policy; others that learn: 3 times): the
+    same decisions, nothing billed twice."""
+    points = 50 if policy == "pacer" else 3
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # so that the server of processes finds the modules
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["world", "killed"])
+    processes.set_forkserver_preload(["world", "registry", "killed"])
 
     def start(path: Path) -> tuple[Any, Any]:
         ours, theirs = processes.Pipe(duplex=False)
-        process = processes.Process(target=killed.play, args=(str(path), TASKS, theirs))
+        process = processes.Process(target=killed.play, args=(str(path), policy, TASKS, theirs))
         process.start()
         theirs.close()
         return process, ours
@@ -205,7 +209,7 @@ def test_killed_at_fifty_points(tmp_path, monkeypatch):
     assert told[:-1] == whole[0]
     assert len(whole[0]) == TASKS * world.STEPS
     rng, kills, run = random.Random(5), 0, 0
-    while kills < 50:
+    while kills < points:
         path, last, lines = tmp_path / f"{run}.db", None, []
         run += 1
         while last != told[-1]:
