@@ -1,6 +1,6 @@
 """CPU time that routing adds to a LangGraph call, beyond the bare chat model on the same fake server in one run.
 
-`python benchmarks/speed/langgraph_overhead.py [--calls N] [--json]`. It needs langgraph, langchain and langchain-openai.
+`python benchmarks/speed/langgraph_overhead.py [--calls N] [--wait-ms N] [--json]`. It needs langgraph, langchain and langchain-openai.
 The server is a process of its own, so its work is not counted. Pairs of a bare and a routed graph are called in turn, so
 that whatever else the machine does falls on both; of each pair the medians of the CPU time per call are compared.
 """
@@ -28,9 +28,12 @@ HISTORY = 20
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # headers and body leave in one packet; in two, each answer waits 40 ms for an acknowledgement
+    wait_s = 0.0
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        time.sleep(self.wait_s)
         body = json.dumps(
             {
                 "id": "chatcmpl-1",
@@ -53,8 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def serve(port: Any) -> None:
-    """Run the fake server; its port goes through the pipe."""
+def serve(port: Any, wait_s: float = 0.0) -> None:
+    """Run the fake server, which answers after `wait_s` seconds; its port goes through the pipe."""
+    _Handler.wait_s = wait_s
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     port.send(server.server_address[1])
     server.serve_forever()
@@ -138,12 +142,12 @@ def pairs(
     }
 
 
-def measure(calls: int, candidates: int, policy: str) -> list[dict[str, Any]]:
+def measure(calls: int, candidates: int, policy: str, wait_s: float = 0.0) -> list[dict[str, Any]]:
     """One row per way of use: CPU milliseconds per call, bare and routed, their difference and ratio, and the mean of
     the router's own part."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    server = context.Process(target=serve, args=(theirs,), daemon=True)
+    server = context.Process(target=serve, args=(theirs, wait_s), daemon=True)
     server.start()
     rows = []
     try:
@@ -172,9 +176,12 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=200, help="calls per side and way")
     parser.add_argument("--candidates", type=int, default=3, help="models to choose from")
     parser.add_argument("--policy", default=DEFAULT_POLICY, help="how they are chosen")
+    parser.add_argument(
+        "--wait-ms", type=float, default=0.0, help="how long the server takes: caches of the CPU go cold"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    rows = measure(options.calls, options.candidates, options.policy)
+    rows = measure(options.calls, options.candidates, options.policy, options.wait_ms / 1000)
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
         return

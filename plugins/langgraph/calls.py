@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -142,10 +143,11 @@ class Call(Deciding):
 
     def _first_answer(self, decision: Decision, message: BaseMessage | None) -> dict[str, Any]:
         journal = self.journal
-        for key in list(journal.records)[-_LOOKED_BACK:]:  # the router learns of a step once a later one is answered
+        # the router learns of a step once a later one is answered
+        for key in list(islice(reversed(journal.records), _LOOKED_BACK)):
             record = journal.records[key]
             if key != self.key and record["answers"] and not record["learnt"] and key in journal.home:
-                journal.update(key, learnt=1)
+                journal.update(key, {"learnt": 1})
         calls = message.tool_calls if isinstance(message, AIMessage) else []
         ledger = self.desk.router.ledger(decision.task) if calls else None
         step = next((item for item in reversed(ledger.steps[-32:]) if item.id == decision.id), None) if ledger else None

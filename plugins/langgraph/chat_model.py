@@ -17,7 +17,7 @@ except ImportError as error:
         f"RoutedChatModel needs langchain-core ({error}); install it with: pip install 'steproute[langgraph]'"
     ) from error
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from steproute.errors import ConfigError, unknown_name
 from steproute.plugins.langgraph import events, loops
@@ -53,7 +53,8 @@ class RoutedChatModel(BaseChatModel):
     durable: bool = True
     """Save what calls cost beside the graph's checkpoint at once, so that it outlives an interrupt or a kill."""
 
-    _prepare: Preparer = PrivateAttr()
+    preparer: Any = Field(exclude=True, repr=False)
+    """Readies each call. A field, since a private attribute of a pydantic model is slow to read."""
 
     def __init__(
         self,
@@ -92,9 +93,9 @@ class RoutedChatModel(BaseChatModel):
                 raise ConfigError(unknown_name("RoutedChatModel", setting, _FIELDS))
         desk = Desk(router, models, Settings(role, task, domain, fallbacks, durable, count_tokens))
         fields: dict[str, Any] = {"router": router, "models": dict(models), "role": role, "domain": domain}
-        super().__init__(**{**fields, "fallbacks": fallbacks, "durable": durable, **more})
         own = {key: more[key] for key in ("callbacks", "tags", "metadata") if more.get(key)}
-        self._prepare = Preparer(desk, cast(RunnableConfig, own))
+        fields["preparer"] = Preparer(desk, cast(RunnableConfig, own))
+        super().__init__(**{**fields, "fallbacks": fallbacks, "durable": durable, **more})
 
     # --- what a chat model does -------------------------------------------------------------------------------
 
@@ -174,11 +175,11 @@ class RoutedChatModel(BaseChatModel):
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """Keep the schema until a model is chosen. A reply that does not follow it counts as a failure of that model."""
-        return RoutedStructuredOutput(self._prepare, schema, {"include_raw": include_raw, **kwargs})
+        return RoutedStructuredOutput(self.preparer, schema, {"include_raw": include_raw, **kwargs})
 
     def get_num_tokens(self, text: str) -> int:
         """Estimated as before a call: no model is chosen whose tokenizer could be asked."""
-        return self._prepare.tokens(text)
+        return cast(Preparer, self.preparer).tokens(text)
 
     def stream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
@@ -203,7 +204,7 @@ class RoutedChatModel(BaseChatModel):
     ) -> tuple[Call, loops.Target]:
         if stop is not None:
             kwargs["stop"] = stop
-        return self._prepare.reply(input, config, kwargs)
+        return cast(Preparer, self.preparer).reply(input, config, kwargs)
 
     @property
     def _llm_type(self) -> str:

@@ -24,7 +24,7 @@ from steproute.plugins.langgraph.records import Record
 from steproute.plugins.langgraph.site import Site, site_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
     """One attempt: the model to call now."""
 
@@ -79,7 +79,7 @@ class Deciding:
             max_tokens: limit of the completion.
             site: where it is asked; None = as the configuration says.
         """
-        site = site or site_of(config)
+        site = site_of(config) if site is None else site
         journal = desk.journal(site, config, prompt)
         return cls(desk, journal, site, prompt, desk.role(site, config), max_tokens)
 
@@ -219,14 +219,8 @@ class Deciding:
         return default if record is None else record.get(name, default)
 
     def _record(self, **changes: Any) -> None:
-        journal = self.journal
+        journal, site = self.journal, self.site
+        changes["root"] = site.root
         if self.key not in journal.records:
-            changes = {
-                "kind": self.kind,
-                "role": self.role,
-                "task": journal.task.id,
-                "ns": self.site.parent,
-                "at": time.time(),
-                **changes,
-            }
-        journal.update(self.key, root=self.site.root, **changes)
+            changes.update(kind=self.kind, role=self.role, task=journal.task.id, ns=site.parent, at=time.time())
+        journal.update(self.key, changes)

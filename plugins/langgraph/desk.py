@@ -6,11 +6,12 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
 
 from steproute.errors import ConfigError, unknown_name
 from steproute.ledger import Ledger, Step, Task
@@ -21,7 +22,7 @@ from steproute.plugins.langgraph.journals import journals_of
 from steproute.plugins.langgraph.ledgers import ledger_of, refresh
 from steproute.plugins.langgraph.prompt import CountTokens, Prompt, shown
 from steproute.plugins.langgraph.reasoning import author
-from steproute.plugins.langgraph.records import KEY, Record
+from steproute.plugins.langgraph.records import Record
 from steproute.plugins.langgraph.site import Site
 from steproute.plugins.langgraph.usage import known_names, reported_model, same_model
 from steproute.router import Router
@@ -115,7 +116,7 @@ class Desk:
         """
         told: Any = (config.get("configurable") or {}).get(TASK) or self.settings.task
         if callable(told):
-            told = told(config)
+            told = told(ensure_config(config))
         if isinstance(told, Ledger):
             return self._open(told.task.id, lambda: told)
         if isinstance(told, Task):
@@ -145,7 +146,7 @@ class Desk:
 
     def _run_id(self, site: Site) -> str:
         """A name for a run without a thread: that of its records, else one that lasts as long as its channels."""
-        for record in (site.channel(KEY) or {}).values():
+        for record in (site.records or {}).values():
             return str(record["task"])
         channels = getattr(site.read, "args", ())[1:2]
         if not channels or "|" in site.ns:  # in a subgraph only the outer graph's superstep is known
@@ -220,28 +221,36 @@ class Desk:
     def load(self, site: Site, journal: Journal) -> None:
         """Read what was saved in the graph's state and checkpoints, where this process has not yet."""
         if site.in_graph:
-            with self.router.faults.kept("reading a LangGraph checkpoint"):
-                persist.load(site, self._reading(site, journal))
+            if self._saves(site):
+                with self.router.faults.kept("reading a LangGraph checkpoint"):
+                    persist.load(site, self._reading(site, journal))
+            else:
+                journal.follow(site)
             self.see(site, journal)
 
     async def aload(self, site: Site, journal: Journal) -> None:
         """`load` for asynchronous nodes."""
         if site.in_graph:
-            with self.router.faults.kept("reading a LangGraph checkpoint"):
-                await persist.aload(site, self._reading(site, journal))
+            if self._saves(site):
+                with self.router.faults.kept("reading a LangGraph checkpoint"):
+                    await persist.aload(site, self._reading(site, journal))
+            else:
+                journal.follow(site)
             self.see(site, journal)
 
     def see(self, site: Site, journal: Journal) -> None:
         """Take in the records of the state a node starts from."""
-        with self.router.faults.kept("reading LangGraph records"):
-            channel = site.channel(KEY)
-            if channel:
-                self.take_in(journal, journal.unknown(channel))
+        if site.records:
+            with self.router.faults.kept("reading LangGraph records"):
+                self.take_in(journal, journal.unknown(site.records))
                 with journal.lock:
-                    journal.stored(channel)
+                    journal.stored(site.records)
+
+    def _saves(self, site: Site) -> bool:
+        """Whether records are saved beside checkpoints: the run has some, and the user did not turn it off."""
+        return site.checkpointer is not None and self.settings.durable and persist.saves(site)
 
     def _reading(self, site: Site, journal: Journal) -> persist.Reading:
-        site = site if self.settings.durable else replace(site, checkpointer=None)
         return persist.reading(site, journal, lambda records, refs: self.take_in(journal, records, refs))
 
     # --- what is told to others --------------------------------------------------------------------------------
@@ -254,7 +263,7 @@ class Desk:
             journal: of its task.
             only: key of the one record to write; empty = all that no state holds.
         """
-        if self.settings.durable and persist.saves(site):
+        if self._saves(site):
             with self.router.faults.kept("saving LangGraph records"), journal.lock:
                 refresh(self.router, journal)
                 payload = persist.payload(site, journal, only)
@@ -263,7 +272,7 @@ class Desk:
 
     async def asave(self, site: Site, journal: Journal, only: str = "") -> None:
         """`save` for asynchronous nodes."""
-        if self.settings.durable and persist.saves(site):
+        if self._saves(site):
             with self.router.faults.kept("saving LangGraph records"):
                 refresh(self.router, journal)
                 await persist.asave(site, persist.payload(site, journal, only))
@@ -272,12 +281,12 @@ class Desk:
         """Keys of records that a state should hold and does not, in this version: made in its graph or inside it."""
         refresh(self.router, journal)
         with journal.lock:
-            return [key for key in journal.unstored if self._belongs(site, journal, key)]
-
-    def _belongs(self, site: Site, journal: Journal, key: str) -> bool:
-        record = journal.records[key]
-        lies_behind = journal.branch.made(record["root"]) or not record["root"]
-        return within(record["ns"], site.parent) and lies_behind
+            records, parent, made = journal.records, site.parent, journal.branch.made
+            return [
+                key
+                for key in journal.unstored
+                if within(records[key]["ns"], parent) and (not (root := records[key]["root"]) or made(root))
+            ]
 
 
 def _saves_by_cache(model: Model) -> bool:

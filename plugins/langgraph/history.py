@@ -34,7 +34,7 @@ def read_history(desk: Desk, journal: Journal, site: Site, messages: Sequence[Ba
             router node is what it answers, and it is billed. False = it may be older than the task, and costs nothing.
     """
     with desk.router.faults.kept("reading the message history"), journal.lock:
-        known = {record["decision"] for record in journal.records.values()}
+        known: set[str] | None = None
         for message in messages:
             if not isinstance(message, AIMessage):
                 continue
@@ -42,6 +42,8 @@ def read_history(desk: Desk, journal: Journal, site: Site, messages: Sequence[Ba
             if name in journal.read:
                 continue
             journal.read.add(name)
+            if known is None:
+                known = {record["decision"] for record in journal.records.values()}
             stamp = message.response_metadata.get(KEY)
             if isinstance(stamp, Mapping):
                 if stamp.get("task") == journal.task.id and stamp.get("decision") not in known:

@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any
 
 from steproute.ledger import Ledger, Task
-from steproute.plugins.langgraph.records import KEY, Record, Records, in_order, new_record
+from steproute.plugins.langgraph.records import Record, Records, in_order, new_record
 from steproute.plugins.langgraph.site import Site
 
 _KEPT_EXECUTIONS = 1024
@@ -101,11 +101,10 @@ class Journal:
         ref = f"{kind}:{site.ns}/{digest}/{number}"
         key = self.refs.get(ref)
         if key is None or self._ended(key):
-            channel = site.channel(KEY)
-            key = self._decided_for(site, role, channel, ref) if kind == "call" else None
-            key = key or self._numbered(site, base, channel, ref)
+            key = self._decided_for(site, role, ref) if kind == "call" else None
+            key = key or self._numbered(site, base, kind, ref)
             self.refs[ref] = key
-        self._uses(ref, key)[site.root] = ref
+        self._used.setdefault((kind, key), {})[site.root] = ref
         return key
 
     def gave_up(self, site: Site, digest: str, key: str) -> None:
@@ -124,29 +123,31 @@ class Journal:
                 self._executions.popitem(last=False)
         return found
 
-    def _uses(self, ref: str, key: str) -> dict[str, str]:
-        return self._used.setdefault((ref.partition(":")[0], key), {})
+    def _uses(self, kind: str, key: str) -> dict[str, str]:
+        """Where callers of one kind have used a record."""
+        return self._used.get((kind, key)) or {}
 
-    def _numbered(self, site: Site, base: str, channel: Mapping[str, Any] | None, ref: str) -> str:
+    def _numbered(self, site: Site, base: str, kind: str, ref: str) -> str:
+        channel = site.records or {}
         for number in count():
             key = f"{base}/{number}"
-            uses = self._uses(ref, key)
+            uses = self._uses(kind, key)
             if not uses and key not in self.records:
                 return key
-            passed = self._ended(key) or (channel is not None and key in channel) or self._behind(site, uses)
+            passed = self._ended(key) or key in channel or self._behind(site, uses)
             if not passed and uses.get(site.root) in (None, ref):
                 return key
         raise AssertionError("unreachable")
 
-    def _decided_for(self, site: Site, role: str, channel: Mapping[str, Any] | None, ref: str) -> str | None:
+    def _decided_for(self, site: Site, role: str, ref: str) -> str | None:
         """The step that a router node decided for this call and no call of this branch has taken; nearest, then latest."""
         best: Record | None = None
-        for copy in (channel if channel is not None else self.records).values():
+        for copy in (site.records if site.records is not None else self.records).values():
             if copy.get("kind") != "node" or copy.get("status") != "decided" or self._ended(copy["key"]):
                 continue
             if copy["role"] not in ("", role) or not within(site.parent, copy["ns"]):
                 continue
-            uses = self._uses(ref, copy["key"])
+            uses = self._uses("call", copy["key"])
             if self._behind(site, uses) or uses.get(site.root) not in (None, ref):
                 continue
             if best is None or (len(copy["ns"]), copy["at"]) > (len(best["ns"]), best["at"]):
@@ -158,9 +159,9 @@ class Journal:
         record = self.records.get(key)
         return record is not None and bool(record.get("ended"))
 
-    def _behind(self, site: Site, roots: Iterable[str]) -> bool:
+    def _behind(self, site: Site, roots: Mapping[str, str]) -> bool:
         """Whether an earlier superstep of the running branch is among these."""
-        return any(root != site.root and self.branch.made(root) for root in roots)
+        return bool(roots) and any(root != site.root and self.branch.made(root) for root in roots)
 
     def is_new_branch(self, site: Site) -> bool:
         """Whether this is the first call of a run that went back in time."""
@@ -187,12 +188,14 @@ class Journal:
 
     # --- records ----------------------------------------------------------------------------------------------
 
-    def update(self, key: str, **changes: Any) -> Record:
-        """Change a record, or begin it."""
-        known = self.records.get(key) or new_record(key)
-        record = self.records[key] = {**known, **changes, "version": known["version"] + 1}
+    def update(self, key: str, changes: Record) -> None:
+        """Change a record, or begin it. The old dict may stand in a state and stays as it is."""
+        known = self.records.get(key)
+        record = new_record(key) if known is None else known.copy()
+        record.update(changes)
+        record["version"] += 1
+        self.records[key] = record
         self.unstored[key] = None
-        return record
 
     def stored(self, channel: Mapping[str, Any] | None) -> None:
         """Note what a state holds."""
@@ -211,7 +214,7 @@ class Journal:
             for key, record in list(self.records.items()):
                 if not self._ended(key):  # the router learns of what is still open when a task ends
                     learnt = record["learnt"] or int(key in self.home and record["answers"] > 0)
-                    self.update(key, ended=True, learnt=learnt)
+                    self.update(key, {"ended": True, "learnt": learnt})
             self.home.clear()
             self.tools.clear()
             self.opening, self.task = opening, task_of(opening)
@@ -233,7 +236,8 @@ class Journal:
         for ref, key in (refs or {}).items():
             if key in self.records:
                 self.refs.setdefault(ref, key)
-                self._uses(ref, key).setdefault(self.records[key]["root"], ref)
+                uses = self._used.setdefault((ref.partition(":")[0], key), {})
+                uses.setdefault(self.records[key]["root"], ref)
         return news
 
     def unknown(self, channel: Mapping[str, Any] | None) -> Records:

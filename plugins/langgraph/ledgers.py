@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import islice
+from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from steproute.ledger import Ledger, Step, Subtask, ToolCall
+from steproute.ledger import Ledger, Outcome, Step, Subtask, ToolCall
 from steproute.plugins.langgraph.journal import Journal
 from steproute.plugins.langgraph.prompt import shown
 from steproute.plugins.langgraph.records import Record
@@ -16,6 +18,8 @@ from steproute.router import Router
 _LOOKED_BACK = 4
 """Steps whose evidence may still change after later steps have begun."""
 _OUTPUT_KEPT = 200
+_UNTOLD = vars(Outcome(call_id=""))
+"""What an outcome says that says nothing."""
 
 
 def ledger_of(router: Router, journal: Journal) -> Ledger:
@@ -33,19 +37,18 @@ def refresh(router: Router, journal: Journal) -> None:
     if ledger is None:
         return
     with journal.lock:
-        keys = [key for key in journal.unstored if journal.records[key]["ledger"] is None]
-        keys += [key for key in list(journal.records)[-2 * _LOOKED_BACK :] if key not in keys]
-        wanted = {journal.records[key]["decision"]: key for key in keys if _is_ours(journal, key)}
+        records = journal.records
+        keys = [key for key in journal.unstored if records[key]["ledger"] is None]
+        keys += islice(reversed(records), 2 * _LOOKED_BACK)
+        wanted = {
+            record["decision"]: key for key in keys if (record := records[key])["answers"] and key in journal.home
+        }
         for step in reversed(ledger.steps):
             key = wanted.pop(step.id, None)
-            if key is not None and _mark(step) != journal.records[key].get("mark"):
-                journal.update(key, ledger=dumped(step), mark=_mark(step), g_after=step.g)
+            if key is not None and (mark := _mark(step)) != records[key].get("mark"):
+                journal.update(key, {"ledger": dumped(step), "mark": mark, "g_after": step.g})
             if not wanted:
                 break
-
-
-def _is_ours(journal: Journal, key: str) -> bool:
-    return key in journal.home and journal.records[key]["answers"] > 0
 
 
 def read_tools(router: Router, journal: Journal, messages: Sequence[BaseMessage]) -> None:
@@ -81,14 +84,28 @@ def set_subtasks(router: Router, journal: Journal, subtasks: Sequence[Subtask]) 
 
 
 def dumped(step: Step) -> Record:
-    """A step as plain JSON. Of a long output the beginning and a hash are kept: the messages hold the rest."""
+    """A step as plain JSON, as `model_dump` would give it at four times the price.
+
+    Of a long output the beginning and a hash are kept: the messages hold the rest.
+    """
     output = step.output
     if len(output) > _OUTPUT_KEPT:
         mark = hashlib.blake2b(output.encode("utf-8", "replace"), digest_size=8).hexdigest()
         output = f"{output[:_OUTPUT_KEPT]}… #{mark}"
-    return {**step.model_dump(mode="json", exclude_defaults=True), "output": output}
+    told: Record = {"id": step.id, "role": step.role, "model": step.model, "output": output}
+    told["outcome"] = {name: value for name, value in vars(step.outcome).items() if value != _UNTOLD[name]}
+    if step.outcome.amounts:
+        told["outcome"]["amounts"] = dict(step.outcome.amounts)
+    if step.outcome.evidence:
+        told["outcome"]["evidence"] = [item.model_dump(exclude_defaults=True) for item in step.outcome.evidence]
+    if step.tool_calls:
+        told["tool_calls"] = [call.model_dump(exclude_defaults=True) for call in step.tool_calls]
+    if step.g is not None:
+        told["g"] = step.g
+    return told
 
 
-def _mark(step: Step) -> str:
-    tools = "".join(["?" if call.ok is None else "01"[call.ok] for call in step.tool_calls])
-    return f"{len(step.outcome.evidence)}/{step.g}/{tools}"
+def _mark(step: Step) -> list[Any]:
+    """What may still change of a step that was answered."""
+    tools = "".join(["?" if call.ok is None else "01"[call.ok] for call in step.tool_calls]) if step.tool_calls else ""
+    return [len(step.outcome.evidence), step.g, tools]

@@ -11,7 +11,6 @@ try:
     from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
     from langchain.chat_models import init_chat_model
     from langchain_core.messages import AIMessage
-    from langchain_core.runnables.config import ensure_config
     from langgraph.types import Command
 except ImportError as error:
     raise ImportError(
@@ -30,7 +29,7 @@ from steproute.plugins.langgraph.loops import adrive, attempts, drive
 from steproute.plugins.langgraph.prompt import CountTokens, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, merge_records
 from steproute.plugins.langgraph.schema import subtasks_in
-from steproute.plugins.langgraph.site import site_of, site_of_runtime
+from steproute.plugins.langgraph.site import config_of, site_of, site_of_runtime
 from steproute.plugins.langgraph.usage import describe, known_names, reported_model
 from steproute.router import Router
 
@@ -137,7 +136,7 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         limit = told if isinstance(told, int) else None
         count = self.desk.settings.count_tokens
         prompt = read_prompt(messages, tools=tools, structured=structured, room=limit or 0, count=count)
-        config = ensure_config(None)
+        config = config_of(None)
         site = site_of(config)
         if not site.in_graph:
             site = site_of_runtime(request.runtime, request.state)

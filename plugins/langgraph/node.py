@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 try:
-    from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
+    from langchain_core.messages import BaseMessage, HumanMessage
     from langchain_core.runnables import RunnableConfig
-    from langchain_core.runnables.config import ensure_config
     from langgraph.graph import MessagesState
     from langgraph.types import Command
 except ImportError as error:
@@ -26,10 +25,10 @@ from steproute.plugins.langgraph.desk import Desk, Settings, TaskSetting
 from steproute.plugins.langgraph.history import read_history
 from steproute.plugins.langgraph.journal import Journal
 from steproute.plugins.langgraph.ledgers import read_tools, refresh, set_subtasks
-from steproute.plugins.langgraph.prompt import Prompt, read_prompt
+from steproute.plugins.langgraph.prompt import Prompt, messages_of, read_prompt
 from steproute.plugins.langgraph.records import KEY, Record, as_mapping, records_in
 from steproute.plugins.langgraph.schema import as_schema, subtasks_in, with_records
-from steproute.plugins.langgraph.site import Site, site_of
+from steproute.plugins.langgraph.site import Site, config_of, site_of
 from steproute.router import Router
 
 Node = Callable[..., Any]
@@ -87,7 +86,7 @@ def router_node(
 
     def route(state: Any, config: RunnableConfig) -> Any:
         view = reader.read(state, config)
-        own = as_schema(view.values, State)
+        own = as_schema(view.values, State) if callable(role) or callable(needs) else None
         worker = role(own) if callable(role) else role or ""
         prompt = _for_role(view.prompt, worker, needs(own) if callable(needs) else needs)
         call = Call(desk, view.journal, view.site, prompt, worker, max_tokens, kind="node")
@@ -159,12 +158,12 @@ def latest_decision(state: Any = None, role: str | None = None) -> Record | None
     Returns:
         The record, or None when there is none.
     """
-    records = records_in(state) if state is not None else dict(site_of(ensure_config(None)).channel(KEY) or {})
+    records = records_in(state) if state is not None else dict(site_of(config_of(None)).records or {})
     found = [record for record in records.values() if role in (None, record["role"]) and record["kind"] != "message"]
     return dict(max(found, key=lambda record: record["at"])) if found else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _View:
     """What a node sees when it runs."""
 
@@ -187,7 +186,7 @@ class _Reader:
 
     def read(self, state: Any, config: RunnableConfig) -> _View:
         """Take in the state."""
-        desk, full = self._desk, ensure_config(config)
+        desk, full = self._desk, config_of(config)
         site, values = site_of(full), as_mapping(state)
         prompt = self._prompt(values)
         journal = desk.journal(site, full, prompt)
@@ -209,7 +208,7 @@ class _Reader:
         if isinstance(found, BaseMessage):
             messages = [found]
         elif isinstance(found, Sequence) and found and not isinstance(found, str):
-            messages = convert_to_messages(list(found))
+            messages = messages_of(list(found))
         if not messages:
             plain = {
                 key: value for key, value in values.items() if isinstance(value, (str, int, float)) and value != ""
@@ -221,12 +220,12 @@ class _Reader:
 def _for_role(prompt: Prompt, role: str, needs: Needs | None) -> Prompt:
     """The prompt as one worker's: its needs as told, its identity with the worker's name in it."""
     mark = hashlib.blake2b(f"{prompt.digest}\0{role}".encode("utf-8", "replace"), digest_size=8)
-    seen = prompt.needs
+    prompt.digest, seen = mark.hexdigest(), prompt.needs
     if needs is not None:
-        needs = Needs(needs.tools, needs.vision or seen.vision, needs.structured).at_least(
+        prompt.needs = Needs(needs.tools, needs.vision or seen.vision, needs.structured).at_least(
             max(needs.context_tokens, seen.context_tokens)
         )
-    return replace(prompt, digest=mark.hexdigest(), needs=needs or seen)
+    return prompt
 
 
 def _check_fields(schema: type[Any], **fields: str | None) -> None:

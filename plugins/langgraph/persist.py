@@ -43,7 +43,7 @@ def saves(site: Site) -> bool:
 
 
 def reading(site: Site, journal: Journal, take_in: TakeIn) -> Reading:
-    """What is to be read for a call: yields what to ask the checkpointer for, and is sent what it finds.
+    """What is to be read for a call of a run that saves: yields what to ask the checkpointer for, and is sent what it finds.
 
     The first call of a task in this process reads the newest checkpoint and goes back from it to the latest one with
     records beside it. A resumed step reads those beside its own checkpoint. A run that went back in time looks up where
@@ -55,20 +55,18 @@ def reading(site: Site, journal: Journal, take_in: TakeIn) -> Reading:
         take_in: is given the records and references found.
     """
     start: str | None = None
-    if saves(site):
-        if journal.is_new_branch(site):
-            start = yield from _branching_point(site)
-        if not journal.loaded:
-            if start is None:
-                yield from _newest(site, take_in)
-            else:
-                for saved in (yield Ask(_config(site, None), newest=_LONGEST_WALK)):
-                    take_in(*read_saved(saved))
-        if site.root not in journal.loaded and (not journal.loaded or site.resuming):
-            take_in(*read_saved((yield Ask(_config(site, site.root)))))
-        journal.loaded.add(site.root)
-    if site.in_graph:
-        journal.follow(site, start)
+    if journal.is_new_branch(site):
+        start = yield from _branching_point(site)
+    if not journal.loaded:
+        if start is None:
+            yield from _newest(site, take_in)
+        else:
+            for saved in (yield Ask(_config(site, None), newest=_LONGEST_WALK)):
+                take_in(*read_saved(saved))
+    if site.root not in journal.loaded and (not journal.loaded or site.resuming):
+        take_in(*read_saved((yield Ask(_config(site, site.root)))))
+    journal.loaded.add(site.root)
+    journal.follow(site, start)
 
 
 def _newest(site: Site, take_in: TakeIn) -> Reading:
@@ -126,7 +124,7 @@ def payload(site: Site, journal: Journal, only: str = "") -> dict[str, Any]:
         if only:
             records = {key: journal.records[key] for key in (only,) if key in journal.records}
             return {"records": records, "refs": journal.references(records), "whole": False}
-        journal.stored(site.channel(KEY))
+        journal.stored(site.records)
         keys = list(journal.unstored)
         latest, older = keys[-_KEPT_WHOLE:], keys[:-_KEPT_WHOLE]
         records = {key: journal.records[key] for key in latest}
@@ -163,9 +161,6 @@ async def asave(site: Site, what: dict[str, Any]) -> None:
 
 def load(site: Site, wanted: Reading) -> None:
     """Read."""
-    if site.checkpointer is None:
-        next(wanted, None)
-        return
     blocked = _belongs_to_running_loop(site.checkpointer)
     with contextlib.suppress(StopIteration):
         ask = next(wanted)
@@ -181,9 +176,6 @@ def load(site: Site, wanted: Reading) -> None:
 
 async def aload(site: Site, wanted: Reading) -> None:
     """`load` for asynchronous nodes."""
-    if site.checkpointer is None:
-        next(wanted, None)
-        return
     saver = site.checkpointer
     with contextlib.suppress(StopIteration):
         ask = next(wanted)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messages
-from langchain_core.prompt_values import PromptValue
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 
 from steproute.plugins.langgraph.calls import Call
 from steproute.plugins.langgraph.desk import Desk
 from steproute.plugins.langgraph.loops import Target
-from steproute.plugins.langgraph.prompt import CHARACTERS_PER_TOKEN, read_prompt
+from steproute.plugins.langgraph.prompt import CHARACTERS_PER_TOKEN, messages_of, read_prompt
+from steproute.plugins.langgraph.site import config_of
 from steproute.plugins.langgraph.tools import BoundModels, QueuedTools
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "num_predict")
@@ -97,30 +97,14 @@ class Preparer:
         tools: Sequence[Any],
         structured: bool,
     ) -> tuple[Call, Target]:
-        full = ensure_config(config)
         if self._own:
-            config = full = merge_configs(full, self._own)
-        limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), self._limit)
+            config = merge_configs(ensure_config(config), self._own)
+        limit = self._limit
+        if kwargs:
+            limit = next((kwargs[key] for key in _LIMITS if isinstance(kwargs.get(key), int)), limit)
         count = self.desk.settings.count_tokens
         prompt = read_prompt(messages_of(input), tools=tools, structured=structured, room=limit or 0, count=count)
-        return Call.prepare(self.desk, full, prompt, limit), Target(make, config, kwargs)
-
-
-def messages_of(input: LanguageModelInput) -> Sequence[BaseMessage]:
-    """The messages of whatever may be given to a chat model.
-
-    Raises:
-        ValueError: it is no prompt.
-    """
-    if isinstance(input, str):
-        return [HumanMessage(input)]
-    if isinstance(input, PromptValue):
-        return input.to_messages()
-    if isinstance(input, list) and all(isinstance(item, BaseMessage) for item in input):
-        return input
-    if not isinstance(input, Sequence):
-        raise ValueError(f"prompt: seen {type(input).__name__}; allowed: a text, a prompt value or a list of messages")
-    return convert_to_messages(input)
+        return Call.prepare(self.desk, config_of(config), prompt, limit), Target(make, config, kwargs)
 
 
 def _asks_for_schema(options: Mapping[str, Any]) -> bool:

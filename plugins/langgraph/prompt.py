@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
 
 from steproute.models import Needs
 
@@ -20,7 +22,7 @@ _OVERHEAD_TOKENS = 4
 """Role and separators of one message."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prompt:
     """The messages of one call and what they ask of a model."""
 
@@ -65,14 +67,13 @@ def read_prompt(
     ends, pieces, reasoning = [], [], False
     human: list[BaseMessage] = []
     for message in messages:
-        family = type(message).__mro__  # pydantic's `isinstance` is slow to say no, and a call has many messages
-        kind, content = message.type, message.content
-        pieces.append(f"\x1e{kind}")
+        content = message.content
         if isinstance(content, str):
-            pieces.append(content)
+            pieces.append(f"\x1e{message.type}\x1f{content}")
             characters = len(content)
         else:
-            reasoning = reasoning or kind == "ai"
+            pieces.append(f"\x1e{message.type}")
+            reasoning = reasoning or isinstance(message, AIMessage)
             characters = 0
             for block in content:
                 if isinstance(block, dict) and is_image(block):
@@ -81,15 +82,16 @@ def read_prompt(
                 else:
                     characters += len(_text(block))
                 pieces.append(repr(block))
-        if HumanMessage in family:
+        if isinstance(message, HumanMessage):
             human.append(message)
-        elif AIMessage in family and isinstance(message, AIMessage):
-            reasoning = reasoning or bool(message.additional_kwargs)
+        elif isinstance(message, AIMessage):
+            if message.additional_kwargs:  # OpenAI's replies say `refusal: None` there
+                reasoning = reasoning or any(message.additional_kwargs.values())
             for call in message.tool_calls:
                 text = f"{call['name']} {call['args']}"
                 pieces.append(text)
                 characters += len(text)
-        elif ToolMessage in family and isinstance(message, ToolMessage):
+        elif isinstance(message, ToolMessage):
             pieces.append(f"{message.tool_call_id} {message.status}")
         tokens += characters // CHARACTERS_PER_TOKEN + _OVERHEAD_TOKENS
         ends.append(tokens)
@@ -103,6 +105,23 @@ def read_prompt(
     return Prompt(messages, tokens, needs, _latest(messages, human), mark.hexdigest(), goal, ends, reasoning)
 
 
+def messages_of(input: LanguageModelInput) -> Sequence[BaseMessage]:
+    """The messages of whatever may be given to a chat model.
+
+    Raises:
+        ValueError: it is no prompt.
+    """
+    if isinstance(input, str):
+        return [HumanMessage(input)]
+    if isinstance(input, PromptValue):
+        return input.to_messages()
+    if isinstance(input, list) and all(isinstance(item, BaseMessage) for item in input):
+        return input
+    if not isinstance(input, Sequence):
+        raise ValueError(f"prompt: seen {type(input).__name__}; allowed: a text, a prompt value or a list of messages")
+    return convert_to_messages(input)
+
+
 def served(prompt: Prompt, author_of: Callable[[BaseMessage], str]) -> dict[str, int]:
     """Per model, tokens of the prompt it has read before: up to the last reply that it wrote, the reply included.
 
@@ -112,7 +131,7 @@ def served(prompt: Prompt, author_of: Callable[[BaseMessage], str]) -> dict[str,
     """
     found: dict[str, int] = {}
     for message, end in zip(prompt.messages, prompt.ends, strict=False):
-        if AIMessage in type(message).__mro__ and (name := author_of(message)):
+        if isinstance(message, AIMessage) and (name := author_of(message)):
             found[name] = end
     return found
 

@@ -83,7 +83,7 @@ def subtasks_in(state: Any, key: str | None = None) -> list[Subtask] | None:
         key: where they are; None = `subtasks`, or `todos` as LangChain's to-do middleware has them. Items are texts,
             `Subtask` objects or mappings with a status.
     """
-    values = as_mapping(state)
+    values = state if isinstance(state, Mapping) else as_mapping(state)
     found = next((values[name] for name in ((key,) if key else _SUBTASK_KEYS) if values.get(name) is not None), None)
     if not isinstance(found, Sequence) or isinstance(found, str):
         return None

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import CONFIG_KEYS, ensure_config, var_child_runnable_config
+
+from steproute.plugins.langgraph.records import KEY
 
 _READ = "__pregel_read"
 _CHECKPOINTER = "__pregel_checkpointer"
@@ -14,11 +17,12 @@ _SCRATCHPAD = "__pregel_scratchpad"
 _RUNTIME = "__pregel_runtime"
 _RESUMING = "__pregel_resuming"
 _PUSH = "__pregel_push"
+_KNOWN_KEYS = frozenset(CONFIG_KEYS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Site:
-    """A node at work; outside of a graph everything is empty."""
+    """A node at work; outside of a graph everything is empty. It is read once per call, and not changed."""
 
     thread: str | None = None
     node: str = ""
@@ -41,6 +45,8 @@ class Site:
     """Attempt of a node with a retry policy."""
     checkpointer: Any = None
     read: Callable[[str], Any] | None = None
+    records: Mapping[str, Any] | None = None
+    """The router's part of the state of the graph the node belongs to; None when the graph has no such key."""
 
     @property
     def in_graph(self) -> bool:
@@ -52,19 +58,22 @@ class Site:
         """Namespace of the graph the node belongs to."""
         return self.ns.rpartition("|")[0]
 
-    def channel(self, name: str) -> Mapping[str, Any] | None:
-        """A dict in the state of the graph the node belongs to; None when the graph has no such key."""
-        if self.read is None:
-            return None
-        try:
-            found = self.read(name)
-        except KeyError:
-            return None
-        return found if isinstance(found, Mapping) else {}
+
+def config_of(config: RunnableConfig | None) -> RunnableConfig:
+    """The configuration of a call as `ensure_config` makes it, to be read only.
+
+    What the host hands on complete is not copied: of all callbacks, tags and metadata each copy would cost more than the
+    rest of it.
+    """
+    if not config:
+        return var_child_runnable_config.get() or {}
+    if "metadata" in config and _SCRATCHPAD in (config.get("configurable") or ()) and config.keys() <= _KNOWN_KEYS:
+        return config
+    return ensure_config(config)
 
 
 def site_of(config: RunnableConfig) -> Site:
-    """Read the place of a call from its configuration."""
+    """Read the place of a call from its configuration, as `config_of` gives it."""
     values: Mapping[str, Any] = config.get("configurable") or {}
     meta: Mapping[str, Any] = config.get("metadata") or {}
     thread = values.get("thread_id")
@@ -89,6 +98,7 @@ def site_of(config: RunnableConfig) -> Site:
         attempt=int(getattr(runtime, "node_attempt", 0) or bool(values.get(_RESUMING))),
         checkpointer=values.get(_CHECKPOINTER) or None,
         read=values.get(_READ),
+        records=_records(values.get(_READ)),
     )
 
 
@@ -115,7 +125,18 @@ def site_of_runtime(runtime: Any, state: Mapping[str, Any]) -> Site:
         execution=told.task_id,
         attempt=int(told.node_attempt or 1),
         read=state.__getitem__,
+        records=_records(state.__getitem__),
     )
+
+
+def _records(read: Callable[[str], Any] | None) -> Mapping[str, Any] | None:
+    if read is None:
+        return None
+    try:
+        found = read(KEY)
+    except KeyError:
+        return None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _place(ns: str, path: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -28,25 +28,29 @@ def outcome_of(message: BaseMessage, prompt: Prompt | None, seconds: float) -> O
     """
     meta = message.response_metadata
     told = meta.get(SECONDS)
-    outcome = Outcome(seconds=float(told) if isinstance(told, (int, float)) else seconds)
+    seconds = float(told) if isinstance(told, (int, float)) else seconds
     usage = _usage(message)
     if usage is None:
-        outcome.prompt_tokens = prompt.tokens if prompt is not None else 0
-        outcome.completion_tokens = estimated_tokens(message)
-        outcome.tokens_estimated = True
-        return outcome
+        return Outcome(
+            seconds=seconds,
+            prompt_tokens=prompt.tokens if prompt is not None else 0,
+            completion_tokens=estimated_tokens(message),
+            tokens_estimated=True,
+        )
     if usage.get("total_cost") == 0:  # LangChain's own cache answered: no provider was asked
-        outcome.usd = 0.0
-        return outcome
-    outcome.prompt_tokens = _count(usage.get("input_tokens"))
-    outcome.completion_tokens = _count(usage.get("output_tokens"))
-    outcome.tokens_estimated = bool(meta.get(ESTIMATED))
+        return Outcome(seconds=seconds, usd=0.0)
     details = usage.get("input_token_details")
-    if isinstance(details, Mapping):
-        outcome.cached_tokens = min(_count(details.get("cache_read")), outcome.prompt_tokens)
-        written = _count(details.get("cache_creation"))
-        outcome.written_tokens = min(written, outcome.prompt_tokens - outcome.cached_tokens)
-    return outcome
+    details = details if isinstance(details, Mapping) else {}
+    asked = _count(usage.get("input_tokens"))
+    cached = min(_count(details.get("cache_read")), asked)
+    return Outcome(
+        seconds=seconds,
+        prompt_tokens=asked,
+        completion_tokens=_count(usage.get("output_tokens")),
+        cached_tokens=cached,
+        written_tokens=min(_count(details.get("cache_creation")), asked - cached),
+        tokens_estimated=bool(meta.get(ESTIMATED)),
+    )
 
 
 def estimated_tokens(message: BaseMessage) -> int:
@@ -94,7 +98,7 @@ def describe(error: BaseException) -> str:
 def _usage(message: BaseMessage) -> Mapping[str, Any] | None:
     usage = getattr(message, "usage_metadata", None)
     if usage:
-        return dict(usage)
+        return cast("Mapping[str, Any]", usage)
     raw = message.response_metadata.get("token_usage") or message.response_metadata.get("usage")
     if not isinstance(raw, Mapping):
         return None
