@@ -240,7 +240,9 @@ class Accounts:
                 amount = asked.get(name)
                 spent, reserved = account.spent.get(name, 0), account.reserved.get(name, 0)
                 if not _fits_nano(amount, limit - spent - reserved):
-                    return BudgetExceeded(name, limit / NANO, spent / NANO, reserved / NANO, (amount or 0) / NANO, task)
+                    payer = next(key for key in self._ancestry(task) if self._open.get(key) is account)
+                    held = (limit / NANO, spent / NANO, reserved / NANO, (amount or 0) / NANO)
+                    return BudgetExceeded(name, *held, task, payer)
         return None
 
     def _release(self, key: str) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from steproute.errors import ConfigError
+
 BLOCK = 256
 """Numbers drawn at once: a call of numpy for a few of them costs as much as for all, and far more where it comes seldom."""
 
@@ -20,8 +22,14 @@ class Draws:
 
         Args:
             seed: as `np.random.default_rng` takes it; None = from the operating system.
+
+        Raises:
+            ConfigError: it is no seed.
         """
-        self._generator = np.random.default_rng(seed)
+        try:
+            self._generator = np.random.default_rng(seed)
+        except (TypeError, ValueError):
+            raise ConfigError(f"seed: seen {seed!r}; allowed: a whole number of 0 or more, or None"[:200]) from None
         self._block: list[float] = []
         """Drawn already; the generator stands behind it."""
         self._at = 0

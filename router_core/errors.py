@@ -73,11 +73,25 @@ class NoEligibleModel(SteprouteError):
 class BudgetExceeded(SteprouteError):
     """A hard limit leaves no model that fits: says which limit, what is spent and what was asked."""
 
-    def __init__(self, resource: str, limit: float, spent: float, reserved: float, asked: float, task: str):
-        self.resource, self.limit, self.task = resource, limit, task
+    def __init__(
+        self, resource: str, limit: float, spent: float, reserved: float, asked: float, task: str, payer: str = ""
+    ):
+        """Tell of a limit.
+
+        Args:
+            resource: what is limited.
+            limit: how much there is.
+            spent: how much is gone.
+            reserved: how much calls in flight hold.
+            asked: what the call may take.
+            task: id of the task that asked.
+            payer: id of the parent whose limit it is; empty = the task's own.
+        """
+        self.resource, self.limit, self.task, self.payer = resource, limit, task, payer or task
         self.spent, self.reserved, self.asked = spent, reserved, asked
+        whose = f" of its parent {payer!r}" if self.payer != task else ""
         super().__init__(
-            f"task {task!r}: hard limit {resource}={limit:g} reached: spent {spent:g}, "
+            f"task {task!r}: hard limit {resource}={limit:g}{whose} reached: spent {spent:g}, "
             f"reserved by calls in flight {reserved:g}, the cheapest candidate asks {asked:g}"
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from steproute.decision import Decision
 from steproute.errors import ConfigError, unknown_name
 from steproute.faults import Faults
 from steproute.ids import sound
@@ -147,9 +148,17 @@ def evidence_of(faults: Faults, seen: Any) -> list[Evidence]:
     return found
 
 
-def mend(faults: Faults, outcome: Outcome) -> None:
+def mend(faults: Faults, decision: Any, outcome: Any) -> None:
     """Put amounts that are no amounts (set after the outcome was made) to unknown, in place: one of them would keep the
-    whole call from being billed."""
+    whole call from being billed.
+
+    Raises:
+        ConfigError: it is no call at all: there is nothing to bill, or nobody to bill it to.
+    """
+    if not isinstance(decision, Decision):
+        raise ConfigError(f"decision: seen {_short(decision)}; allowed: what `decide` or `book` returned")
+    if not isinstance(outcome, Outcome):
+        raise ConfigError(f"outcome: seen {_short(outcome)}; allowed: Outcome(...)")
     for name in _NUMBERS:
         value = getattr(outcome, name)
         if value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf):

@@ -294,9 +294,12 @@ class Router:
 
         Returns:
             Progress of the task after the step.
+
+        Raises:
+            ConfigError: `decision` or `outcome` is something else.
         """
         with self._lock:
-            mend(self.faults, outcome)
+            mend(self.faults, decision, outcome)
             try:
                 self.fleet.end(decision, outcome)
             except Exception as error:

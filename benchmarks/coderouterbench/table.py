@@ -39,7 +39,7 @@ class OutcomeTable:
         """The finer context group of each task: what the pattern's first group (or the whole match) finds in its id.
 
         Raises:
-            ConfigError: the pattern is no regular expression.
+            ConfigError: the pattern is no regular expression, or finds nothing in any id.
         """
         if pattern is None:
             return [""] * len(self.tasks)
@@ -47,7 +47,11 @@ class OutcomeTable:
             compiled = re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"context-regex: {pattern!r} is no regular expression ({error})") from None
-        found = (compiled.search(task) for task in self.tasks)
+        found = [compiled.search(task) for task in self.tasks]
+        if not any(found):
+            raise ConfigError(
+                f"context-regex: {pattern!r} finds nothing in any task id; the first is {self.tasks[0]!r}"
+            )
         return ["" if match is None else match.group(1 if compiled.groups else 0) or "" for match in found]
 
 

@@ -32,6 +32,9 @@ def show_log(target: str, wanted: Filter, limit: int | None, as_json: bool, out:
     from rich.console import Console
 
     steps = list(reader.steps(wanted, limit if limit is not None else 50, newest=True))
+    if not steps:
+        sys.stdout.write(f"no such step among the {reader.counts()['decisions']} decisions in {reader.label}\n")
+        return
     width = None if sys.stdout.isatty() else 180
     Console(width=width).print(steps_table(steps[::-1]))
 

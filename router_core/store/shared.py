@@ -309,7 +309,8 @@ class SharedAccounts(Accounts):
                 if self._writer.down:
                     room = min(room, self._slices.get((name, resource), 0))
                 if not (asked == 0 or (room >= 1 if asked is None else asked <= room)):
-                    return BudgetExceeded(resource, limit / NANO, gone / NANO, kept / NANO, (asked or 0) / NANO, task)
+                    amounts = (limit / NANO, gone / NANO, kept / NANO, (asked or 0) / NANO)
+                    return BudgetExceeded(resource, *amounts, task, name)
         return None
 
     def _reserve(self, task: str, names: Sequence[str], held: Mapping[str, int], key: str, expires: float) -> None:
@@ -346,9 +347,10 @@ class SharedAccounts(Accounts):
                 *(limited, [held.get(name) for name in limited], list(self.hard.values())),
             ),
         )
-        for _, resource, gone, kept in found:
+        for payer, resource, gone, kept in found:
             asked, limit = held.get(resource) or 0, self.hard[resource]
-            raise BudgetExceeded(resource, limit / NANO, int(gone) / NANO, int(kept) / NANO, asked / NANO, task)
+            amounts = (limit / NANO, int(gone) / NANO, int(kept) / NANO, asked / NANO)
+            raise BudgetExceeded(resource, *amounts, task, "" if payer == clean(task) else str(payer))
 
     def _lease(self, task: str, found: Mapping[str, Found], held: Mapping[str, int], expires: float) -> None:
         """Keep a part of every hard limit for the time the database is away, of what is left."""

@@ -155,6 +155,12 @@ def test_a_child_pays_from_its_parents_budget():
     books.settle("parent", None, usd(0.02))
     assert books.refusals("grandchild", [usd(0.001)])[0] is not None
     assert books.pressure("grandchild").spent == {"usd": pytest.approx(0.05)}
+    refusal = books.refusals("grandchild", [usd(0.001)])[0]
+    assert refusal is not None
+    assert (refusal.task, refusal.payer) == ("grandchild", "parent")
+    assert str(refusal).startswith(
+        "task 'grandchild': hard limit usd=0.05 of its parent 'parent' reached: spent 0.05, "
+    )
 
 
 def test_ending_a_child_in_flight_frees_its_parents_reservation():

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from doubles import Wants, free, paid, priced, router
 
-from steproute import Budget, BudgetExceeded, Evidence, Model, Needs, NoEligibleModel, Outcome, Task
+from steproute import (
+    Budget,
+    BudgetExceeded,
+    ConfigError,
+    Evidence,
+    Model,
+    Needs,
+    NoEligibleModel,
+    Outcome,
+    Router,
+    Task,
+)
 from steproute.policies import Scores
 from steproute.predict import CapabilityPrior
 from steproute.progress import GenericView
@@ -245,3 +256,18 @@ def test_the_estimator_of_the_policy_is_used_and_ends_tasks_once():
     assert len(policy.learnt) == 1
     assert policy.ends == [(["a"], 0.75)]
     assert isinstance(router(free("a")).estimator, CapabilityPrior)
+
+
+def test_what_is_no_call_no_seed_and_no_config_is_said_so():
+    steps = router()
+    decision = steps.decide("t")
+    with pytest.raises(ConfigError, match="decision: seen a NoneType; allowed: what `decide` or `book` returned"):
+        steps.observe(None, paid(0.1))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"outcome: seen a dict; allowed: Outcome\(...\)"):
+        steps.observe(decision, {"usd": 0.1})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="seed: seen 'x'; allowed: a whole number of 0 or more, or None"):
+        Router(free("a"), seed="x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="seed: seen -1"):
+        Router(free("a"), seed=-1)
+    with pytest.raises(ConfigError, match="config: seen a int; allowed: a path, or a mapping with the key `models`"):
+        Router.from_config(5)  # type: ignore[arg-type]

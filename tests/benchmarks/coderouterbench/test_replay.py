@@ -127,6 +127,8 @@ def test_the_context_regex_gives_the_source(table: OutcomeTable) -> None:
     assert table.sources(r"t[12]") == ["t1", "t2", ""]
     with pytest.raises(ConfigError, match="no regular expression"):
         table.sources("(")
+    with pytest.raises(ConfigError, match="'x' finds nothing in any task id; the first is 't1'"):
+        table.sources("x")
 
 
 @pytest.mark.parametrize(

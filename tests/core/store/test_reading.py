@@ -48,6 +48,7 @@ def test_the_log_filters(path):
     reader = StoreReader(path)
     whole = list(reader.steps())
     assert [step["n"] for step in whole] == sorted(step["n"] for step in whole)
+    assert "no such step among the" in command("log", "--store", path, "--task", "nope")
     mine = json.loads("[" + ",".join(command("log", "--store", path, "--task", "task-1", "--json").splitlines()) + "]")
     assert mine == [step for step in whole if step["task"] == "task-1"]
     for wanted, holds in (

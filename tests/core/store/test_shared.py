@@ -125,6 +125,8 @@ def test_a_child_on_another_worker_spends_its_parents_money(start):
     assert one.spent("parent")["usd"] == pytest.approx(0.4)
     with pytest.raises(BudgetExceeded):
         one.decide("parent", "w", step="1", prompt_tokens=1000, pin="a")
+    with pytest.raises(BudgetExceeded, match=r"task 'child': hard limit usd=0.5 of its parent 'parent' reached"):
+        two.decide("child", "w", step="1", prompt_tokens=1000, pin="a")
     assert two.decide("child", "w", step="1", prompt_tokens=1000).model.name == "b"
 
 
