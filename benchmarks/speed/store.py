@@ -152,6 +152,7 @@ def restarts(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             process.start()
             answers.append(ours.recv())
             process.join(60)
+        _rewind(path, options.rows)
         found[name] = {
             "from_the_log_s": answers[0]["start_s"],
             "stall_ms": answers[0]["stall_ms"],
@@ -203,6 +204,24 @@ def _start(path: str, name: str, again: bool, pipe: Any) -> None:
     answer["next"] = (made.model.name, made.propensity, [(item.model, item.score) for item in made.candidates])
     router.close()
     pipe.send(answer)
+
+
+def _rewind(path: Path, rows: int) -> None:
+    """Take away what a policy added to the log, and its snapshots: the next one finds the file as this one did."""
+    import sqlite3
+
+    from steproute.store.schema import EVENTS
+
+    connection = sqlite3.connect(path, isolation_level=None)
+    top = (
+        connection.execute("SELECT seq FROM decisions WHERE n = ?", (rows,)).fetchone()[0] + 3
+    )  # its outcome, its lesson, the end of its task
+    for table in EVENTS:
+        latest = connection.execute(f"SELECT MAX(n) FROM {table.name} WHERE seq <= {top}").fetchone()[0] or 0
+        connection.execute(f"DELETE FROM {table.name} WHERE n > {latest}")
+    for name in ("snapshots", "blocks"):
+        connection.execute(f"DELETE FROM {name}")
+    connection.close()
 
 
 def _watch(router: Router) -> list[tuple[float, float]]:

@@ -151,7 +151,7 @@ def t_quantile(freedom: int) -> float:
 def _ratio(name: str, codes: Ints, top: Floats, bottom: Floats, weights: Floats) -> Estimate:
     """Σ top / Σ bottom with an interval from sums per task, linearised."""
     value = float(top.sum() / bottom.sum())
-    rest = np.bincount(codes, weights=top - value * bottom)
+    rest: Floats = np.bincount(codes, weights=top - value * bottom).astype(np.float64)
     k = len(rest)
     error = float(np.sqrt(k / (k - 1) * (rest**2).sum())) / abs(float(bottom.sum()))
     below, above = skewed_quantiles(rest)

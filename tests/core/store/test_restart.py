@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import killed
+import numpy as np
 import pytest
 import world
 from registry import POLICIES, RECORDING, spec
 
 from steproute import Outcome, Task
-from steproute.policies import make_policy
+from steproute.policies import Scores, make_policy
 
 TASKS = 12
 
@@ -72,6 +73,88 @@ def test_every_policy_of_the_registry_has_a_snapshot(tmp_path, policy):
                 nodes.sort(key=json.dumps)  # in no order that means anything
         assert json.loads(json.dumps(mine, allow_nan=False)) == stored
     again.close()
+
+
+def held(path: Path, sql: str) -> list[Any]:
+    connection = sqlite3.connect(path)
+    found = connection.execute(sql).fetchall()
+    connection.close()
+    return found
+
+
+def test_a_snapshot_writes_what_is_new_and_drops_what_is_old(tmp_path):
+    """A memory of 700 steps is three blocks: full ones are written as they fill, once; those that left are dropped one by one."""
+    path = tmp_path / "a.db"
+    router = world.make(world.store(path, snapshot_every=300), {"name": "knn", "capacity": 700})
+    written: list[str] = []
+    run_statement = router._log.connection.run
+
+    def noted(sql: str, values: Any = ()) -> Any:
+        if sql.startswith("INSERT INTO blocks"):
+            written.append(values[0])
+        return run_statement(sql, values)
+
+    router._log.connection.run = noted
+    list(world.run(router, 500))
+    assert len(router.policy.memory) == 700
+    assert len(written) == len(set(written))
+    snapshots = held(path, "SELECT blocks FROM snapshots ORDER BY n")
+    assert len(snapshots) == 3
+    sizes = [len(json.loads(blocks)) for (blocks,) in snapshots]
+    assert set(sizes) <= {3, 4}
+    used = {key for (blocks,) in snapshots for key in json.loads(blocks)}
+    stored = {key for (key,) in held(path, "SELECT digest FROM blocks")}
+    assert used <= stored
+    assert len(stored) <= len(used) + 4  # on their way out, or not referred to yet
+    full = 2000 // 256  # two thousand steps, one tail per snapshot
+    assert len(written) <= full + held(path, "SELECT MAX(n) FROM snapshots")[0][0]
+    before = router.policy.state()
+    router.close()
+    router = world.make(world.store(path, snapshot_every=300), {"name": "knn", "capacity": 700})
+    assert router.policy.state() == before
+
+
+def test_what_is_learnt_from_a_long_log_is_snapshotted_at_the_start(tmp_path):
+    path = tmp_path / "a.db"
+    router = world.make(world.store(path, snapshot_every=0), "knn")
+    list(world.run(router, TASKS))
+    router.close()
+    assert held(path, "SELECT COUNT(*) FROM snapshots") == [(0,)]
+    world.crash(world.make(world.store(path, snapshot_every=100), "knn"))
+    assert held(path, "SELECT COUNT(*) FROM snapshots") == [(1,)]
+    world.crash(world.make(world.store(path, snapshot_every=100), "knn"))
+    assert held(path, "SELECT COUNT(*) FROM snapshots") == [(1,)]
+
+
+class Counting:
+    """A policy of a user's own that learns, and has no state to keep."""
+
+    name = "counting"
+
+    def __init__(self):
+        self.seen = 0
+
+    def score(self, context):
+        return Scores(np.zeros(len(context.candidates)))
+
+    def learn(self, feedback):
+        self.seen += 1
+
+
+def test_the_replay_limit_is_for_policies_without_a_state(tmp_path, caplog):
+    for name, policy in (("own", Counting()), ("known", "knn")):
+        router = world.make(world.store(tmp_path / f"{name}.db", snapshot_every=20), policy)
+        list(world.run(router, TASKS))
+        router.close()
+    again = Counting()
+    world.crash(world.make(world.store(tmp_path / "own.db", snapshot_every=20, replay_limit=10), again))
+    assert 8 <= again.seen <= 10
+    assert "only the latest 10 decisions are learnt from again" in caplog.text
+    assert held(tmp_path / "own.db", "SELECT COUNT(*) FROM snapshots") == [(0,)]
+    caplog.clear()
+    router = world.make(world.store(tmp_path / "known.db", snapshot_every=20, replay_limit=10), "knn")
+    assert len(router.policy.memory) == TASKS * world.STEPS
+    assert "learnt from again" not in caplog.text
 
 
 def test_trees_go_on_from_their_snapshot_and_samples(tmp_path):

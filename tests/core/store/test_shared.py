@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import uuid
@@ -82,6 +83,32 @@ def test_ten_parallel_calls_of_two_workers_under_one_limit_grant_exactly_five(st
         worker.observe(decision, Outcome(usd=0.1))
     assert workers[0].spent("t") == workers[1].spent("t") == {"usd": 0.5, "seconds": 0.0, "tokens": 0.0}
     assert rows(workers[0], "SELECT COUNT(*) FROM reservations") == [(0,)]
+
+
+@pytest.mark.parametrize("policy", ["knn", "acrouter"])
+def test_memories_of_several_workers_are_snapshotted_and_read_by_a_third(place, tmp_path, policy):
+    def worker(seed: int) -> Router:
+        store = Store(place, shared=True, spool=tmp_path / "spool", snapshot_every=60, poll_s=0)
+        return Router([priced("a", 0.2), priced("b", 0.1)], policy=policy, store=store, on_error="raise", seed=seed)
+
+    both = [worker(seed) for seed in range(2)]
+    for number in range(60):
+        router = both[number % 2]
+        decision = router.decide(f"t{number}", "w", prompt_tokens=10, text=f"fix the {number % 7}th bug")
+        router.observe(decision, Outcome(call_id=str(number)), evidence=[Evidence(source="tests", score=0.5, count=3)])
+        router.finish(decision.task, success=True)
+    for router in both:
+        router._log.tick()
+        router.close()
+    late = worker(2)
+    assert len(late.policy.memory) == len(both[0].policy.memory) == 60
+    texts = [item.trace["task"] for item in late.policy.memory]
+    assert sorted(texts) == sorted(item.trace["task"] for item in both[0].policy.memory)
+    found = rows(late, "SELECT blocks FROM snapshots WHERE set_aside IS NULL")
+    assert len(found) == 3
+    stored = {key for (key,) in rows(late, "SELECT digest FROM blocks")}
+    assert {key for (blocks,) in found for key in json.loads(blocks)} <= stored
+    late.close()
 
 
 def test_threads_may_ask_for_spending_while_others_decide(start):
