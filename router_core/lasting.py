@@ -56,4 +56,5 @@ class Standing:
 
 
 def _identity(item: Experience) -> tuple[Any, ...]:
-    return (*(item.trace.get(name) for name in ("task", "step", "role")), item.model, item.score)
+    score = round(item.score, 9)  # Chroma gives back other last bits
+    return (*(item.trace.get(name) for name in ("task", "step", "role")), item.model, score)

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from steproute import Evidence, Model, Outcome, Router
 from steproute.errors import ConfigError
 from steproute.integrations.chroma import ChromaMemory
 from steproute.memory import ExactMemory, Experience, ExperienceMemory
+from steproute.store import Store
 
 pytest.importorskip("chromadb", reason="needs the extra chroma")
 pytestmark = pytest.mark.heavy
@@ -127,3 +129,31 @@ def test_settings_that_contradict_are_refused():
         ChromaMemory(4, path="x", host="y")
     with pytest.raises(ConfigError, match="capacity"):
         ChromaMemory(4, capacity=0)
+
+
+@pytest.mark.parametrize("policy", ["knn", "acrouter"])
+@pytest.mark.parametrize("every", [0, 20])
+def test_a_restart_from_a_store_adds_no_step_twice(tmp_path, policy, every):
+    """Chroma holds what the log is played again from: with a snapshot the end of it, without one all of it."""
+
+    def start() -> Router:
+        made = {"name": policy, "memory": f"chroma:{tmp_path / 'chroma'}"}
+        store = Store(tmp_path / "a.db", snapshot_every=every)
+        return Router([Model(name, price="free") for name in "abc"], policy=made, store=store, seed=3, on_error="raise")
+
+    def play(router: Router, numbers: range) -> None:
+        for number in numbers:
+            decision = router.decide(f"t{number}", "w", text=f"fix the {number % 7}th bug", prompt_tokens=10)
+            evidence = [Evidence(source="tests", score=number % 10 / 9, count=3)]
+            router.observe(decision, Outcome(prompt_tokens=10, seconds=number / 7), evidence=evidence)
+            router.finish(decision.task, success=True)
+
+    router = start()
+    play(router, range(25))
+    assert len(router.policy.memory) == 25
+    router.close()
+    router = start()
+    assert len(router.policy.memory) == 25
+    play(router, range(25, 30))
+    assert len(router.policy.memory) == 30
+    router.close()
