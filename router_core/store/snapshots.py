@@ -65,12 +65,13 @@ class Snapshots:
         if not self._possible or not self._every:
             return
         due = seq - self._last
-        with self._parts.faults.kept("snapshot"):
-            if self._filling:
+        now = due >= self._every and (quiet or due >= NOISY * self._every)
+        if now or self._filling:
+            with self._parts.faults.kept("snapshot"):
                 self._ahead()
-            if due >= self._every and (quiet or due >= NOISY * self._every):
-                self._last = seq
-                self.write(seq, cursors)
+                if now:
+                    self._last = seq
+                    self.write(seq, cursors)
 
     def write(self, seq: int, cursors: Mapping[str, int]) -> None:
         """Write one now; the oldest beyond `KEPT` goes."""
