@@ -48,6 +48,10 @@ class GainBuffer(Protocol):
         """Keep one more; the oldest may leave."""
         ...
 
+    def precede(self, samples: Sequence[Sample]) -> None:
+        """Put samples of an earlier process, oldest first, before those that are held, as far as there is room."""
+        ...
+
     def rows(self) -> Sequence[Sample]:
         """A copy of what is held, oldest first."""
         ...
@@ -74,6 +78,13 @@ class MemoryBuffer:
         """See `GainBuffer.append`."""
         with self._lock:
             self._samples.append(sample)
+
+    def precede(self, samples: Sequence[Sample]) -> None:
+        """See `GainBuffer.precede`."""
+        with self._lock:
+            held = [*samples, *self._samples]
+            self._samples.clear()
+            self._samples.extend(held)
 
     def rows(self) -> Sequence[Sample]:
         """See `GainBuffer.rows`."""
@@ -125,6 +136,12 @@ class JsonlBuffer(MemoryBuffer):
             self._lines += 1
             if self._lines >= 2 * self.capacity:
                 self._rewrite()
+
+    def precede(self, samples: Sequence[Sample]) -> None:
+        """See `GainBuffer.precede`."""
+        with self._lock:
+            super().precede(samples)
+            self._rewrite()
 
     def close(self) -> None:
         """Close the file."""

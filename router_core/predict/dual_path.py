@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,11 +157,14 @@ class DualPathEstimator:
         if state["prior"] is not None and hasattr(self.prior, "load"):
             self.prior.load(state["prior"])
 
-    def refill(self, samples: Sequence[Sample]) -> None:
-        """Put samples of before a restart back into the buffer, oldest first, without a fit."""
+    def refill(self, read: Callable[[], Sequence[Sample]]) -> None:
+        """Put samples of before a restart back into an empty buffer, without a fit.
+
+        Args:
+            read: gives them, oldest first; called in the background where fits are.
+        """
         if not len(self.trainer.buffer):
-            for sample in samples:
-                self.trainer.buffer.append(sample)
+            self.trainer.fill(read)
 
     def _prior_state(self) -> Any:
         return self.prior.state() if hasattr(self.prior, "state") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -50,6 +50,7 @@ class Trainer:
         """Samples that came since the rows of the last fit were taken."""
         self._base = 0
         self._worker: threading.Thread | None = None
+        self._filler: threading.Thread | None = None
         self._lock = threading.Lock()
         self._fit_when_due()
 
@@ -59,8 +60,30 @@ class Trainer:
         self.fresh += 1
         self._fit_when_due()
 
+    def fill(self, read: Callable[[], Sequence[Sample]]) -> None:
+        """Put samples of before a restart in front of those that are held; nothing is fitted until they are there.
+
+        Args:
+            read: gives them, oldest first; called in the background where fits are.
+        """
+        if not self.config.background:
+            self.buffer.precede(read())
+            return
+        self._filler = threading.Thread(target=self._fill, args=(read,), name="steproute-refill", daemon=True)
+        self._filler.start()
+
+    def _fill(self, read: Callable[[], Sequence[Sample]]) -> None:
+        try:
+            self.buffer.precede(read())
+        except Exception as error:  # noqa: BLE001 — the fit that is there goes on serving, the next one has fewer rows
+            self.failures += 1
+            self.last_error = f"{type(error).__name__}: {error}"
+            logger.error("gain predictor: samples of before the restart cannot be read (%s)", self.last_error)
+
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a fit in the background; True when none is running any more."""
+        """Wait for what runs in the background; True when no fit is running any more."""
+        if self._filler is not None:
+            self._filler.join(timeout)
         worker = self._worker
         if worker is not None:
             worker.join(timeout)
@@ -85,7 +108,7 @@ class Trainer:
         self._worker.start()
 
     def _due(self) -> bool:
-        if self._worker is not None and self._worker.is_alive():
+        if any(thread is not None and thread.is_alive() for thread in (self._worker, self._filler)):
             return False
         if self._base == 0:
             return len(self.buffer) >= self.config.min_rows

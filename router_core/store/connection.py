@@ -123,8 +123,9 @@ class Connection:
             raise StoreError(f"store {self.label}: cannot be opened: {self.said(error)}") from None
 
     def close(self) -> None:
-        """Close it and give up ownership."""
-        self._drop()
+        """Close it and give up ownership, once nobody is asking any more."""
+        with self._lock:
+            self._drop()
         self.engine.dispose()
         if self._owner is not None:
             self._owner.release()

@@ -209,6 +209,7 @@ class Journal:
             )
         if self.writer.spool is not None:
             self.writer.spool.close()
+        self._restorer.stop()
         self.connection.close()
 
     # --- what the router asks --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import random
 import signal
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from registry import POLICIES, RECORDING, spec
 
 from steproute import Outcome, Task
 from steproute.policies import Scores, make_policy
+from steproute.store.restore import Restorer
 
 TASKS = 12
 
@@ -171,6 +173,49 @@ def test_trees_go_on_from_their_snapshot_and_samples(tmp_path):
     router = world.make(world.store(tmp_path / "cut.db", snapshot_every=40), policy)
     assert router.estimator.mature
     assert found + list(world.run(router, TASKS)) == whole
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_the_trees_samples_come_back_in_the_background_and_no_fit_is_made_without_them(tmp_path, background):
+    pytest.importorskip("xgboost")
+    settings = {"background": background, "min_rows": 20, "min_tasks": 4, "rounds": 5, "refit_share": 0.1}
+    policy = {"name": "progrouter", "predictor": "meta", "predictor_settings": settings}
+    router = world.make(world.store(tmp_path / "a.db", snapshot_every=20), policy)
+    list(world.run(router, TASKS))
+    router.estimator.trainer.wait()
+    router._log._snapshots.write(router._log.seq, {})
+    known = router.estimator.trainer.buffer.rows()
+    router.close()
+    gate = threading.Event()
+    read = Restorer._samples
+
+    def held_up(*given: Any) -> Any:
+        assert gate.wait(60)
+        return read(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if background:
+            patch.setattr(Restorer, "_samples", held_up)
+        again = world.make(world.store(tmp_path / "a.db", snapshot_every=20), policy)
+        trainer = again.estimator.trainer
+        assert again.estimator.mature
+        fits = trainer.fits
+        if background:
+            for task in world.tasks(TASKS + 3)[TASKS:]:
+                for _ in range(world.STEPS):
+                    world.step(again, task)
+            assert trainer.fits == fits  # a fit is due, and waits
+            assert 0 < len(trainer.buffer) < 15
+            gate.set()
+            trainer.wait()
+            world.step(again, Task(id="more", domain="code"))
+            again.finish("more", success=True)
+            trainer.wait()
+            assert trainer.fits > fits
+    rows = trainer.buffer.rows()[: len(known)]
+    assert [(row.task, row.model, row.gain) for row in rows] == [(row.task, row.model, row.gain) for row in known]
+    assert again.errors == trainer.failures == 0
+    again.close()
 
 
 def test_a_crash_between_decision_and_answer_loses_that_step_alone(tmp_path):
