@@ -61,7 +61,7 @@ class Call(Deciding):
             answers = self._known("answers", 0)
             router.observe(decision, outcome, output=output)
             answering = router.pool.resolve(model) or decision.model
-            changes: dict[str, Any] = self._billed(price_outcome(answering, outcome, router.pool.dearest_usd))
+            changes = self._billed(price_outcome(answering, outcome, router.pool.dearest_usd))
             if outcome.error is None:
                 changes.update(status="answered", model=model, answers=answers + 1)
                 if message is not None and message.id:

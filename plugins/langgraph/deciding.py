@@ -122,6 +122,8 @@ class Deciding:
             read_tools(self.desk.router, self.journal, self.prompt.messages)
             if self.desk.caches:
                 self._served = served(self.prompt, self.desk.author)
+            if self.kind == "call":
+                self.desk.journals.note_call(self.role)
             return self.journal.place(self.site, self.prompt.digest, self.role, self.kind)
         return f"call/{uuid.uuid4().hex}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
@@ -210,6 +211,11 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         if isinstance(response, AIMessage):
             response = ModelResponse(result=[response])
         return ExtendedModelResponse(model_response=response, command=Command(update=update))
+
+
+_hook: Any
+for _hook in (RoutingMiddleware.wrap_model_call, RoutingMiddleware.awrap_model_call):
+    _hook.__signature__ = inspect.signature(_hook)  # LangChain asks at every call, and finding out anew takes 10 µs
 
 
 def _listening(handler: Any) -> AbstractContextManager[Ears | None]:

@@ -88,6 +88,10 @@ def router_node(
         view = reader.read(state, config)
         own = as_schema(view.values, State) if callable(role) or callable(needs) else None
         worker = role(own) if callable(role) else role or ""
+        if into is not None or goto is not None:
+            desk.journals.shown.add(worker)
+        elif worker and view.site.root:
+            desk.journals.look_back(view.journal, worker, view.site.root)
         prompt = _for_role(view.prompt, worker, needs(own) if callable(needs) else needs)
         call = Call(desk, view.journal, view.site, prompt, worker, max_tokens, kind="node")
         model = call.turn().model
@@ -139,6 +143,7 @@ def finish_node(
         journal = view.journal
         refresh(router, journal)
         if ends:
+            desk.journals.look_back(journal)
             result = success(as_schema(view.values, State)) if success is not None else None
             router.finish(journal.task.id, reward=_reward(result))
             journal.begin_anew(journal.task)

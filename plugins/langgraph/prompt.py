@@ -115,7 +115,7 @@ def messages_of(input: LanguageModelInput) -> Sequence[BaseMessage]:
         return [HumanMessage(input)]
     if isinstance(input, PromptValue):
         return input.to_messages()
-    if isinstance(input, list) and all(isinstance(item, BaseMessage) for item in input):
+    if isinstance(input, list) and all(issubclass(kind, BaseMessage) for kind in set(map(type, input))):
         return input
     if not isinstance(input, Sequence):
         raise ValueError(f"prompt: seen {type(input).__name__}; allowed: a text, a prompt value or a list of messages")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from pydantic import BaseModel
 from servers import Hang, OllamaServer, OpenAIServer, Reply
 
 from steproute import Budget, BudgetExceeded, ConfigError, Limit, Model, NoEligibleModel, Price, Router, Task
+from steproute.ledger import Evidence, Outcome, Step, ToolCall
 from steproute.plugins.langgraph import RoutedChatModel
 
 
@@ -311,6 +313,46 @@ def test_a_picture_is_not_counted_by_the_length_of_its_encoding() -> None:
 
     huge = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
     assert TOKENS_PER_IMAGE < read_prompt([HumanMessage([huge])]).tokens < TOKENS_PER_IMAGE + 100
+
+
+def test_only_what_may_hold_reasoning_is_looked_through_for_it() -> None:
+    from steproute.plugins.langgraph.prompt import read_prompt
+
+    plain = AIMessage("yes", additional_kwargs={"refusal": None})
+    assert not read_prompt([HumanMessage("hi"), plain]).may_reason
+    assert read_prompt([plain, AIMessage("no", additional_kwargs={"reasoning_content": "hm"})]).may_reason
+    assert read_prompt([AIMessage([{"type": "thinking", "thinking": "hm", "signature": "x"}])]).may_reason
+
+
+def test_a_message_that_changed_under_its_id_is_another_prompt() -> None:
+    from steproute.plugins.langgraph.prompt import read_prompt
+
+    message = HumanMessage("short", id="one")
+    before = read_prompt([message])
+    message.content = "a much longer question than before"
+    after = read_prompt([message])
+    assert before.digest != after.digest
+    assert (before.text, after.text) == ("short", "a much longer question than before")
+    assert after.tokens > before.tokens
+
+
+def test_a_step_is_written_down_as_pydantic_would() -> None:
+    from steproute.plugins.langgraph.ledgers import dumped
+
+    outcome = Outcome(prompt_tokens=4, usd=0.5, seconds=2.0, amounts={"credits": 3.0}, error="late")
+    outcome.evidence.append(Evidence(source="tests", score=0.5, count=2))
+    calls = [ToolCall(name="run", ok=False, error="no such file")]
+    whole = Step(id="s", role="coder", model="small", output="done", outcome=outcome, tool_calls=calls, g=0.25)
+    for step in (whole, Step(id="t", outcome=Outcome(completion_tokens=1))):
+        record = json.loads(json.dumps(dumped(step)))
+        assert Step.model_validate(record) == step
+        assert record.keys() - {"id", "role", "model", "output", "outcome"} == set(
+            step.model_dump(exclude_defaults=True).keys() - {"id", "role", "model", "output", "outcome"}
+        )
+        assert record["outcome"] == step.outcome.model_dump(mode="json", exclude_defaults=True)
+    record = dumped(whole)
+    whole.outcome.amounts["credits"] = 9.0
+    assert record["outcome"]["amounts"] == {"credits": 3.0}
 
 
 def test_a_long_context_only_goes_where_it_fits(make_router: Callable[..., Router], clients: dict[str, Any]) -> None:

@@ -118,6 +118,103 @@ def test_state_without_messages(make_router: Callable[..., Router]) -> None:
     assert "sort the letters" in router.ledger("t").task.goal  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("way", ["inherited", "handed on", "part of it", "and more"])
+def test_a_call_knows_its_place_however_its_configuration_comes(
+    way: str, make_router: Callable[..., Router], clients: dict[str, Any]
+) -> None:
+    seen: list[RunnableConfig] = []
+
+    def task(config: RunnableConfig) -> str:
+        seen.append(config)
+        return str(config["configurable"]["customer"])
+
+    router = make_router("fixed:small")
+    llm = RoutedChatModel(router, clients, task=task)
+
+    def worker(state: MessagesState, config: RunnableConfig) -> Any:
+        handed: dict[str, Any] = {
+            "inherited": None,
+            "handed on": config,
+            "part of it": {"configurable": config["configurable"]},
+            "and more": {**config, "steproute_role": "coder"},
+        }
+        return {"messages": [llm.invoke(state["messages"], handed[way])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("worker", worker)
+    builder.add_edge(START, "worker")
+    graph = builder.compile()
+    config: Any = {"configurable": {"thread_id": "t", "customer": "c-7"}, "metadata": {"plan": "gold"}, "tags": ["vip"]}
+    graph.invoke({"messages": [HumanMessage("hi")]}, config)
+    (decision,) = router.decisions("c-7")
+    assert decision.role == ("coder" if way == "and more" else "worker")
+    assert seen[-1]["metadata"]["plan"] == "gold"
+    assert seen[-1]["tags"] == ["vip"]
+
+
+@pytest.mark.parametrize(("role", "heard"), [("worker", 1), ("writer", 0)])
+def test_a_role_that_no_call_is_made_for_is_told_of_once(
+    role: str, heard: int, make_router: Callable[..., Router], clients: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    router = make_router("fixed:small")
+    llm = RoutedChatModel(router, clients)
+    builder = StateGraph(MessagesState)
+    builder.add_node("route", router_node(router, MessagesState, role=role))
+    builder.add_node("writer", lambda state: {"messages": [llm.invoke(state["messages"])]})
+    builder.add_edge(START, "route")
+    builder.add_edge("route", "writer")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    for turn in range(3):
+        graph.invoke({"messages": [HumanMessage(f"turn {turn}")]}, {"configurable": {"thread_id": "t"}})
+    assert not caplog.messages  # a decision may be passed over, and the latest may still be taken
+    for turn in range(3):
+        graph.invoke({"messages": [HumanMessage(f"more {turn}")]}, {"configurable": {"thread_id": "t"}})
+    told = [message for message in caplog.messages if "router_node decided 3 times for role 'worker'" in message]
+    assert len(told) == len(caplog.messages) == heard
+    assert all("seen: calls for 'writer'" in message for message in told)
+
+
+def test_decisions_the_graph_acts_on_itself_need_no_call(
+    make_router: Callable[..., Router], clients: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    class State(MessagesState):
+        chosen: str
+
+    router = make_router("fixed:small")
+    llm = RoutedChatModel(router, clients)
+    builder = StateGraph(State)
+    builder.add_node("route", router_node(router, State, role="painter", into="chosen"))
+    builder.add_node("writer", lambda state: {"messages": [llm.invoke(state["messages"])]})
+    builder.add_node("finish", finish_node(router, State))
+    builder.add_edge(START, "route")
+    builder.add_edge("route", "writer")
+    builder.add_edge("writer", "finish")
+    graph = builder.compile()
+    for turn in range(6):
+        graph.invoke({"messages": [HumanMessage("draw")]}, {"configurable": {"thread_id": f"t{turn}"}})
+    assert not caplog.messages
+
+
+def test_a_role_nobody_calls_is_told_of_at_the_end_of_tasks(
+    make_router: Callable[..., Router], clients: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    router = make_router("fixed:small")
+    llm = RoutedChatModel(router, clients, role="writer")
+    builder = StateGraph(MessagesState)
+    builder.add_node("route", router_node(router, MessagesState, role="worker"))
+    builder.add_node("worker", lambda state: {"messages": [llm.invoke(state["messages"])]})
+    builder.add_node("finish", finish_node(router, MessagesState))
+    builder.add_edge(START, "route")
+    builder.add_edge("route", "worker")
+    builder.add_edge("worker", "finish")
+    graph = builder.compile()
+    for turn in range(6):
+        graph.invoke({"messages": [HumanMessage("write")]}, {"configurable": {"thread_id": f"t{turn}"}})
+    assert [message.partition(";")[0] for message in caplog.messages] == [
+        "steproute: router_node decided 3 times for role 'worker', and no call was made for it"
+    ]
+
+
 # --- the traps --------------------------------------------------------------------------------------------------
 
 
