@@ -114,7 +114,9 @@ class ACRouter:
         for experience in self.memory:
             self._take(experience)
             self._decay()
-        self._standing, self._counted = Standing(self.memory), True
+        self._standing, self._first = Standing(self.memory), self.means.state()
+        self._counted = True
+        """Whether what stood in the memory at the start is counted in the means: a snapshot may be from before some of it."""
 
     def score(self, context: StepContext) -> Scores:
         """The weighted sum of the votes."""
@@ -200,7 +202,7 @@ class ACRouter:
             self.classifier.load(state["classifier"], blocks[n:])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"acrouter state: {type(error).__name__}: {error}") from None
-        self.means, self.epsilon, self._counted = means, epsilon, False
+        self.means, self.epsilon, self._counted = means, epsilon, state["means"] == self._first
 
     def filled(self) -> str | None:
         """A block of the state that became full; a store writes it at once, so that a snapshot need not."""

@@ -75,7 +75,9 @@ class KNN:
         self._means = RewardTable()
         for experience in self.memory:
             self._means.add((), experience.model, _reward_of(experience))
-        self._standing, self._counted = Standing(self.memory), True
+        self._standing, self._first = Standing(self.memory), self._means.state()
+        self._counted = True
+        """Whether what stood in the memory at the start is counted in the means: a snapshot may be from before some of it."""
 
     def score(self, context: StepContext) -> Scores:
         """Expected reward per model."""
@@ -147,7 +149,7 @@ class KNN:
             load_memory(self.memory, state["memory"], state["blocks"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"knn state: {type(error).__name__}: {error}") from None
-        self._means, self.epsilon, self._counted = means, epsilon, False
+        self._means, self.epsilon, self._counted = means, epsilon, state["means"] == self._first
 
     def filled(self) -> str | None:
         """A block of the state that became full; a store writes it at once, so that a snapshot need not."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_worlds import learner, play
+from policy_worlds import TEXTS, learner, play
 
 from steproute import ConfigError
 from steproute.blocks import Blocks, pack, unpack
@@ -21,6 +23,7 @@ from steproute.policies.llm import LLMRouter
 from steproute.policies.logreg import LogReg
 from steproute.policies.policy_model import SoftmaxPolicyModel
 from steproute.policies.static import Example
+from steproute.store import Store
 
 
 def naming(prompt: str) -> str:
@@ -227,23 +230,30 @@ class Lasting:
 
 
 @pytest.mark.parametrize("kind", [KNN, ACRouter])
-@pytest.mark.parametrize("snapshot", [True, False])
-def test_a_lasting_memory_holds_every_step_once_after_its_log_is_played_again(kind, snapshot):
-    memory = Lasting()
-    policy = kind(memory=memory)
-    play(learner(policy), 40, text=True)
-    kept, state = list(memory.kept), policy.state()
-    play(learner(policy), 30, seed=1, text=True, start=100)
-    whole = list(memory.kept)
-    again = kind(memory=memory)
-    if snapshot:
-        again.load(json.loads(json.dumps(state)))
+@pytest.mark.parametrize("harm", ["none", "no snapshots", "damaged"])
+def test_a_lasting_memory_holds_and_counts_every_step_once_after_its_log_is_played_again(tmp_path, kind, harm):
+    memory, path = Lasting(), tmp_path / "a.db"
+
+    def start() -> Any:
+        return learner(kind(memory=memory), store=Store(path, snapshot_every=0 if harm == "no snapshots" else 60))
+
+    router = start()
+    play(router, 70, text=True)
+    router.close()
+    if harm == "damaged":
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("UPDATE snapshots SET state = 'x'").rowcount
+    router, kept = start(), list(memory.kept)
+    counted = router.policy._means if kind is KNN else router.policy.means
+    assert len(memory) == 70
+    if kind is KNN:
+        assert sum(counted.cell((), name).n for name in "abc") == 70
     else:
-        again = kind(memory=memory)
-    for experience in whole[len(kept) :] if snapshot else whole:
-        assert again._standing.take(experience)
-    assert not again._standing.take(whole[-1])
-    assert memory.kept == whole
+        assert sum(counted.counted(dimension, name)[0] for name in "abc" for dimension in TEXTS) == 70
+    play(router, 20, seed=1, text=True, start=100)
+    assert memory.kept[:70] == kept
+    assert len(memory) == 90
+    router.close()
 
 
 def test_a_memory_of_the_process_has_nothing_standing():

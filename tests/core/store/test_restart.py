@@ -159,20 +159,30 @@ def test_the_replay_limit_is_for_policies_without_a_state(tmp_path, caplog):
     assert "learnt from again" not in caplog.text
 
 
-def test_trees_go_on_from_their_snapshot_and_samples(tmp_path):
+@pytest.mark.parametrize("every", [0, 40])
+@pytest.mark.parametrize("predictor", ["meta", "structured", "semantic", "average"])
+def test_trees_go_on_from_their_snapshot_and_samples(tmp_path, predictor, every):
+    """At every point: also the next fit comes when it would have come, on the rows that it would have had."""
     pytest.importorskip("xgboost")
-    settings = {"background": False, "min_rows": 20, "min_tasks": 4, "rounds": 5}
-    policy = {"name": "progrouter", "predictor": "meta", "predictor_settings": settings}
-    router = world.make(world.store(tmp_path / "whole.db", snapshot_every=40), policy)
+    settings = {"background": False, "min_rows": 15, "min_tasks": 4, "rounds": 5, "refit_share": 0.4}
+    policy = {"name": "progrouter", "predictor": predictor, "predictor_settings": settings}
+    router = world.make(world.store(tmp_path / "whole.db", snapshot_every=every), policy)
     whole = list(world.run(router, TASKS))
+    fits = router.estimator.trainer.fits
     assert router.estimator.mature
-    router = world.make(world.store(tmp_path / "cut.db", snapshot_every=40), policy)
-    run = world.run(router, TASKS)
-    found = [next(run) for _ in range(31)]
-    world.crash(router)
-    router = world.make(world.store(tmp_path / "cut.db", snapshot_every=40), policy)
-    assert router.estimator.mature
-    assert found + list(world.run(router, TASKS)) == whole
+    assert fits >= 3
+    for cut in (9, 20, 31, 43):
+        path = tmp_path / f"{cut}.db"
+        router = world.make(world.store(path, snapshot_every=every), policy)
+        run = world.run(router, TASKS)
+        found = [next(run) for _ in range(cut)]
+        mature = router.estimator.mature
+        world.crash(router)
+        router = world.make(world.store(path, snapshot_every=every), policy)
+        assert router.estimator.mature == mature
+        assert found + list(world.run(router, TASKS)) == whole
+        assert router.estimator.trainer.fits == fits
+        router.close()
 
 
 @pytest.mark.parametrize("background", [True, False])
