@@ -34,7 +34,7 @@ from steproute.policies.price import owed, price
 from steproute.policies.verified import Beliefs, VerifiedCalls, VerifiedConfig, reservation
 from steproute.posterior import PosteriorConfig, TaskPosterior
 from steproute.predict.capability import CapabilityConfig, CapabilityModel, Estimate
-from steproute.predict.change import ChangeConfig, ChangeWatch
+from steproute.predict.change import ChangeConfig, ChangeWatch, Seen
 from steproute.progress import Progress, Regime, expected_progress
 
 if TYPE_CHECKING:
@@ -259,9 +259,12 @@ class Pacer:
     def _observe(self, feedback: Feedback, model: str, z: float) -> None:
         found: Estimate | None = feedback.context.memo.get(MEMO)
         if found is not None and self._changes.active:
-            off = z - found.mean[feedback.index]
-            if self._changes.note(model, off * math.sqrt(feedback.reliability / found.noise)):
-                self._anew(model, self.config.change.keep)
+            i, group = feedback.index, feedback.context.group
+            step = Seen(group, z, feedback.reliability, found.mean[i], found.variance[i], found.noise)
+            change = self._changes.note(model, step)
+            if change is not None:
+                earlier = [(seen.group, seen.gain, seen.weight) for seen in change.since[:-1]]  # this one is to come
+                self.capability.renew(model, self.config.change.keep, change.shift, earlier)
         self.capability.observe(feedback.context.group, model, z, feedback.reliability)
 
     def learn_all(self, context: StepContext, gains: Mapping[str, float]) -> None:

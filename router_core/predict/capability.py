@@ -15,7 +15,7 @@ answers with everything except what that node said. One observation touches the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add
 from typing import Any
@@ -130,8 +130,44 @@ class CapabilityModel:
             seen = node.seen[column]
             if seen > keep:
                 node.seen[column], node.total[column] = keep, node.total[column] * (keep / seen)
-            for messages in (node.heard, node.heard_mean, node.said, node.said_mean):
-                messages[column] = 0.0
+            node.hush(column)
+        self._tell_all()
+
+    def renew(
+        self, model: str, keep: float, shift: float, since: Iterable[tuple[Sequence[str], float, float]] = ()
+    ) -> None:
+        """Believe that a model has become another: what was seen since counts in full, what is older little and shifted.
+
+        What was published about the model counts as older observations from now on.
+
+        Args:
+            model: its name; one that nothing is known about is left alone.
+            keep: how many observations per group the older ones are worth at most.
+            shift: what is added to their means.
+            since: group, gain and weight of the observations since the change; they have been taken in before.
+        """
+        column = self._columns.get(model)
+        if column is None:
+            return
+        later: dict[Group, tuple[float, float]] = {}
+        for group, gain, weight in since:
+            key = _trim(group)
+            seen, total = later.get(key, (0.0, 0.0))
+            later[key] = (seen + weight, total + weight * gain)
+        for group, node in self._nodes.items():
+            seen, total = later.get(group, (0.0, 0.0))
+            older, old_total = node.seen[column] - seen, node.total[column] - total
+            if node.prior is not None and not math.isnan(node.prior[0][column]):
+                older, old_total = older + node.prior[1], old_total + node.prior[1] * node.prior[0][column]
+                node.prior[0][column] = math.nan
+            if older > 1e-9:
+                mean, kept = old_total / older, min(older, keep)
+                seen, total = seen + kept, total + kept * min(max(mean + shift, min(mean, 0.0)), 1.0)
+            node.seen[column], node.total[column] = seen, total
+            node.hush(column)
+        self._tell_all()
+
+    def _tell_all(self) -> None:
         for group in sorted(self._nodes, key=len, reverse=True):
             self._ascend([self._nodes[group[:depth]] for depth in range(len(group) + 1)])
 

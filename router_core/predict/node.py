@@ -57,6 +57,11 @@ class Node:
         if self.prior is not None:
             self.prior[0][column] = math.nan
 
+    def hush(self, column: int) -> None:
+        """Take back all messages about one model, so that they can be told anew."""
+        for messages in (self.heard, self.heard_mean, self.said, self.said_mean):
+            messages[column] = 0.0
+
     def state(self, columns: Sequence[int]) -> dict[str, Any]:
         """Plain JSON values, models in the order of `columns`."""
         entry: dict[str, Any] = {name: float(getattr(self, name)) for name in NUMBERS}
