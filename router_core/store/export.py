@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -73,7 +72,7 @@ def _flat(step: Mapping[str, Any]) -> dict[str, Any]:
     for name, kind in COLUMNS.items():
         value = flat[name]
         if isinstance(value, (dict, list)):
-            flat[name] = json.dumps(value)
+            flat[name] = plain_json(value)
         elif kind == "bool" and value is not None:
             flat[name] = bool(value)
     return flat

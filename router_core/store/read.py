@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
 from sqlalchemy import Connection, Engine, Select, and_, create_engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from steproute.decision import CandidateScore
 from steproute.errors import StoreError
 from steproute.redact import redact
 from steproute.store.connection import store_url
@@ -248,8 +249,13 @@ _CAME = (
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(row)
-    found["candidates"] = [asdict(item) for item in candidates_of(found["candidates"])]
-    found["budget"] = json.loads(found["budget"])
-    found["evidence"] = json.loads(found["evidence"]) if found["evidence"] else []
+    found = {str(name): value for name, value in row.items()}  # SQLAlchemy's names are no plain strings
+    found["candidates"] = [
+        {name: getattr(item, name) for name in _SCORED} for item in candidates_of(found["candidates"])
+    ]
+    found["budget"] = from_json(found["budget"])
+    found["evidence"] = from_json(found["evidence"]) if found["evidence"] else []
     return found
+
+
+_SCORED = [field.name for field in fields(CandidateScore)]
