@@ -87,11 +87,12 @@ def _input(request: Mapping[str, Any]) -> tuple[Sequence[Any], bool]:
 
 def _structured(request: Mapping[str, Any]) -> bool:
     wanted = request.get("response_format")
-    if wanted is None and isinstance(text := request.get("text"), Mapping):
-        wanted = text.get("format")
-    if isinstance(wanted, Mapping):
-        return wanted.get("type") not in (None, "text")
-    return wanted is not None
+    if wanted is None:
+        text = request.get("text")
+        wanted = text.get("format") if text and isinstance(text, Mapping) else None
+    if wanted is None:
+        return False
+    return not isinstance(wanted, Mapping) or wanted.get("type") not in (None, "text")
 
 
 class _Texts:

@@ -73,7 +73,7 @@ class Desk:
             "cached_tokens": call.memo.served if self.router.pool.caching else None,
             "needs": asked.needs,
             "text": asked.text,
-            "exclude": [name for name in self.router.pool.names if name not in offered or name in call.failed],
+            "exclude": tuple(name for name in self.router.pool.names if name not in offered or name in call.failed),
         }
         return (call.identity.ledger or call.identity.task, call.identity.role), arguments
 
@@ -102,10 +102,10 @@ class Desk:
         pick.holder[KEY] = call.note(decision)
         return [deployment for deployment, _ in left]
 
-    def call_in(self, meta: Mapping[str, Any]) -> Call | None:
+    def call_in(self, meta: Mapping[str, Any] | None) -> Call | None:
         """The call that LiteLLM's metadata speaks of."""
-        note = meta.get(KEY)
-        return self._calls.get(str(note.get("call"))) if isinstance(note, (dict, Mapping)) else None
+        note = meta.get(KEY) if meta and isinstance(meta, (dict, Mapping)) else None
+        return self._calls.get(str(note.get("call"))) if note and isinstance(note, (dict, Mapping)) else None
 
     def _begin(self, messages: Sequence[Any] | None, request: Mapping[str, Any], meta: Mapping[str, Any]) -> Call:
         asked, given = read(messages, request, self._count_tokens)
@@ -137,7 +137,7 @@ class Desk:
         self, asked: Asked, messages: Sequence[Any], request: Mapping[str, Any], meta: Mapping[str, Any]
     ) -> tuple[Identity, Any]:
         """The call's labels; without a task among them, that of the conversation it goes on with, or a new one."""
-        identity = identify(request, meta)
+        identity = identify(request, meta, self.router.ledger)
         if identity.task.id:
             return identity, None
         client, origin, turn = client_of(meta), "new", None
@@ -205,11 +205,9 @@ class Desk:
         info = params.get("model_info")
         deployment = str(info.get("id") or "") if isinstance(info, (dict, Mapping)) else ""
         for name in METADATA:
-            meta = params.get(name)
-            if isinstance(meta, (dict, Mapping)):
-                call = self.call_in(meta)
-                if call is not None:
-                    return call, deployment or id_of(meta)
+            call = self.call_in(params.get(name))
+            if call is not None:
+                return call, deployment or id_of(params[name])
         return None, deployment
 
     def _unrouted(

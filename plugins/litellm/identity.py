@@ -5,7 +5,7 @@ The order in which they are asked is the table in docs/litellm.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from steproute.ledger import Evidence, Ledger, Task
@@ -17,7 +17,8 @@ OWN = "steproute"
 """Key of the metadata under which a caller describes a call."""
 HEADER = "x-steproute-"
 _TEXTS = ("task", "step", "role", "goal", "domain", "dimension", "source", "parent")
-_FLAT, _HEADERS = ([(name, prefix + name) for name in (*_TEXTS, "success", "finish")] for prefix in (f"{OWN}_", HEADER))
+_LABELS = (*_TEXTS, "success", "finish")
+_FLAT, _HEADERS = ({prefix + name: name for name in _LABELS} for prefix in (f"{OWN}_", HEADER))
 _Places = Sequence[tuple[str, Mapping[str, Any]]]
 """Where labels are looked for, in order, each with its name."""
 _LONGEST = 256
@@ -43,12 +44,17 @@ class Identity(NamedTuple):
     """The caller's own, where it gave one."""
 
 
-def identify(request: Mapping[str, Any], metadata: Mapping[str, Any] | None = None) -> Identity:
+def identify(
+    request: Mapping[str, Any],
+    metadata: Mapping[str, Any] | None = None,
+    running: Callable[[str], Ledger | None] | None = None,
+) -> Identity:
     """Read the labels of a call.
 
     Args:
         request: LiteLLM's keyword arguments of the call.
         metadata: the request's `metadata_of`; None = to be read.
+        running: finds the ledger of a task that is known already: it need not be described again.
     """
     meta = metadata_of(request) if metadata is None else metadata
     headers = headers_of(request, meta)
@@ -56,16 +62,17 @@ def identify(request: Mapping[str, Any], metadata: Mapping[str, Any] | None = No
     places: _Places = [
         (origin, values)
         for origin, values in (
-            ("metadata", own if isinstance(own, (dict, Mapping)) else None),
-            ("metadata", {name: meta[full] for name, full in _FLAT if full in meta}),
-            ("headers", {name: headers[full] for name, full in _HEADERS if full in headers}),
+            ("metadata", own if own and isinstance(own, (dict, Mapping)) else None),
+            ("metadata", {_FLAT[full]: meta[full] for full in _FLAT.keys() & meta.keys()}),
+            ("headers", {_HEADERS[full]: value for full, value in headers.items() if full in _HEADERS}),
             ("context", labels),
         )
         if values
     ]
     if not places:
         task, origin = _session(request, meta, headers)
-        return Identity(Task(id=task), origin=origin)
+        ledger = running(task) if running is not None and task else None
+        return Identity(Task(id=task) if ledger is None else ledger.task, origin=origin)
     evidence = tuple(_evidence(own)) if own else ()
     said = {name: _first(places, name) for name in _TEXTS}
     task, origin = said["task"]

@@ -190,8 +190,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
 
     def _headers(self, data: Mapping[str, Any]) -> dict[str, str]:
         for name in METADATA:
-            meta = data.get(name)
-            call = self._desk.call_in(meta) if isinstance(meta, Mapping) else None
+            call = self._desk.call_in(data.get(name))
             if call is not None and call.attempts:
                 return response_headers(call)
         return {}
