@@ -19,11 +19,43 @@ def test_recovery_by_hand() -> None:
     assert drift.interval(runs, 100, 0.1, 0.5, draws=50) == (24.0, 24.0, 24.0)
 
 
+def test_the_bar_by_hand() -> None:
+    assert drift.old_level(500) == slice(300, 500)
+    assert drift.old_level(200) == slice(100, 200)
+    runs = np.full((2, 400), 0.2)
+    runs[1, 350:] = 0.4  # tasks 151 to 200 after the change
+    mean, half = drift.beyond_bar(runs, 200)
+    assert mean == pytest.approx((0.2 + 0.4) / 2 - 0.22)
+    assert half == pytest.approx(12.71 * 0.1, rel=1e-3)  # Student's t of one degree of freedom, standard error .1
+
+
 def test_regret_is_exact_and_seeded() -> None:
-    one, two = (drift.regrets({}, 3, 60, 20, True) for _ in range(2))
-    assert (one == two).all()
-    assert (one >= 0).all()
-    assert one[:20].mean() > one[40:60].mean()  # it learns
+    one, two = (drift.run("stationary", 3, 60, 20, "fall") for _ in range(2))
+    assert (one.regret == two.regret).all()
+    assert (one.regret >= 0).all()
+    assert one.regret[:20].mean() > one.regret[40:60].mean()  # it learns
+    assert one.alarms == 0
+
+
+def test_scenarios() -> None:
+    chances = {name: given[0] for name, given in drift.CHANCES.items()}
+    drift.fall(chances, 0, 100)
+    assert chances["best"] == pytest.approx(0.45 * 0.88)
+    drift.rise(chances, 0, 100)
+    assert chances["small"] == pytest.approx(0.9)
+    again = {name: given[0] for name, given in drift.CHANCES.items()}
+    drift.back(again, 50, 100)
+    assert again["best"] == 0.88
+    for scenario in drift.SCENARIOS:
+        found = drift.run("shiryaev-roberts", 1, 40, 20, scenario).regret
+        assert found.shape == (60,)
+        assert (found >= 0).all()
+
+
+def test_who_is_told_of_a_fall_turns_away_at_once() -> None:
+    told, plain = (drift.run(name, 2, 150, 25, "fall").regret for name in ("told", "stationary"))
+    assert (told[:150] == plain[:150]).all()
+    assert told[150:].mean() < plain[150:].mean() / 2
 
 
 @pytest.mark.parametrize("host", credit.HOSTS)
@@ -35,7 +67,7 @@ def test_every_host_and_rule_plays(host: str) -> None:
 
 
 def test_a_model_that_gets_worse_makes_its_tasks_worth_less() -> None:
-    calm, worse = (degraded.values(degraded.BEST_BEFORE, 1, 20, 20, drifts) for drifts in (False, True))
+    calm, worse = (degraded.run(degraded.BEST_BEFORE, 1, 20, 20, drifts).value for drifts in (False, True))
     assert (calm[:20] == worse[:20]).all()
     assert calm[20:].mean() > worse[20:].mean() + 0.1
 
@@ -43,7 +75,7 @@ def test_a_model_that_gets_worse_makes_its_tasks_worth_less() -> None:
 def test_wrong_names_are_refused() -> None:
     import typer
 
-    for module, option in ((drift, "--only"), (credit, "--host")):
+    for module, option in ((drift, "--only"), (drift, "--scenario"), (degraded, "--only"), (credit, "--host")):
         app = typer.Typer()
         app.command()(module.main)
         done = CliRunner().invoke(app, [option, "nobody"])
