@@ -222,10 +222,17 @@ class Journal:
             self._accounts.anew()
         if self._merger is not None and not self.writer.down:
             self._adopt_orphans()
-            seq = self._merger.poll()
-            if seq:
-                self.seq = max(self.seq, seq)
-                self._snapshots.after(self.seq, quiet=not self._parts.tasks.running(), cursors=self._merger.cursors())
+            self._merger.poll()
+            self.seq = max(self.seq, self._merger.seq)
+            quiet, cursors = not self._parts.tasks.running(), {}
+            if self._snapshots.due(
+                self.seq, quiet
+            ):  # of all that is known up to certain rows, and of nothing beyond them
+                quiet = self._merger.catch_up() and quiet
+                cursors = self._merger.cursors()
+                self.seq = max(self.seq, self._merger.seq)
+            if not self.writer.down:
+                self._snapshots.after(self.seq, quiet, cursors)
 
     def recover(self, task: Task, known: TaskState | None) -> TaskState | None:
         """See `StepLog.recover`."""

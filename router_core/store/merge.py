@@ -16,6 +16,7 @@ from steproute.store.writer import Writer
 
 PAGE = 500
 """Most rows per table and look: a decision does not wait for a long night's work of others."""
+MOST_PAGES = 20
 GAP_S = 60.0
 """How long a missing row number is looked for: a worker takes its numbers before it commits."""
 SLICE_S = 0.002
@@ -73,6 +74,8 @@ class Merger:
         self._queue: deque[dict[str, Any]] = deque()
         self._changes: dict[str, int] = {}
         self._next = clock() + poll_s
+        self.seq = 0
+        """Latest `seq` that was learnt from."""
 
     def poll(self, now: bool = False) -> int:
         """Learn from what the others wrote, if it is time.
@@ -97,6 +100,15 @@ class Merger:
             self._writer.failed(error)
             return 0
 
+    def catch_up(self) -> bool:
+        """Learn from everything that is there now, whatever the time; False = some rows are still on their way."""
+        for _ in range(MOST_PAGES):
+            before = [cursor.last for cursor in self._cursors]
+            self.poll(now=True)
+            if before == [cursor.last for cursor in self._cursors]:
+                break
+        return not self._queue and all(cursor.settled == cursor.last for cursor in self._cursors)
+
     def _apply(self, budget_s: float) -> int:
         """Learn from what waits, for so long at most: a decision does not wait for it."""
         seq, end = 0, time.perf_counter() + budget_s
@@ -104,6 +116,7 @@ class Merger:
             event = self._queue.popleft()
             self._restorer.apply(event, learn=True)
             seq = event["seq"]
+        self.seq = max(self.seq, seq)
         return seq
 
     def cursors(self) -> dict[str, int]:

@@ -341,21 +341,28 @@ class Restorer:
         """
         kind: Callable[[Event, TaskState, bool], None] = getattr(self, f"_apply_{event['kind']}")
         with self._parts.faults.kept("replay"):
-            kind(event, self._state(event["task"]), learn)
+            kind(event, self._state(event), learn)
 
     def forget(self, task: str) -> None:
         """Stop following a task."""
         self._tasks.pop(task, None)
 
-    def _state(self, task: str) -> TaskState:
+    def _state(self, event: Event) -> TaskState:
+        """The state of an event's task; one that began before what is applied now (a snapshot, a limit) is read from its start."""
+        task = event["task"]
         state = self._tasks.get(task)
-        if state is None:
-            row = self.task_row(task)
-            state = self._tasks[task] = self._parts.tasks.blank(Task(id=task) if row is None else task_of(row))
-            while len(self._tasks) > KEPT_TASKS:
-                self._tasks.popitem(last=False)
-        else:
+        if state is not None:
             self._tasks.move_to_end(task)
+            return state
+        row = self.task_row(task)
+        state = self._tasks[task] = self._parts.tasks.blank(Task(id=task) if row is None else task_of(row))
+        while len(self._tasks) > KEPT_TASKS:
+            self._tasks.popitem(last=False)
+        moment = (event["seq"], event["writer"])
+        if self._connection.rows("SELECT 1 FROM decisions WHERE task = ? AND seq < ? LIMIT 1", (task, event["seq"])):
+            for earlier in self._task_events(task):
+                if (earlier["seq"], earlier["writer"]) < moment:
+                    self.apply(earlier, learn=False)
         return state
 
     def _apply_decisions(self, event: Event, state: TaskState, learn: bool) -> None:

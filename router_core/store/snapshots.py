@@ -64,14 +64,18 @@ class Snapshots:
         """
         if not self._possible or not self._every:
             return
-        due = seq - self._last
-        now = due >= self._every and (quiet or due >= NOISY * self._every)
+        now = self.due(seq, quiet)
         if now or self._filling:
             with self._parts.faults.kept("snapshot"):
                 self._ahead()
                 if now:
                     self._last = seq
                     self.write(seq, cursors)
+
+    def due(self, seq: int, quiet: bool) -> bool:
+        """Whether there have been enough events since the last one; arguments as of `after`."""
+        enough = self._every if quiet else NOISY * self._every
+        return self._possible and self._every > 0 and seq - self._last >= enough
 
     def write(self, seq: int, cursors: Mapping[str, int]) -> None:
         """Write one now; the oldest beyond `KEPT` goes."""
