@@ -8,13 +8,11 @@ taken from the log. Feedback is handed over exactly as it was.
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pydantic_core import from_json
 
 from steproute.accounts import NANO, Accounts
@@ -30,10 +28,10 @@ from steproute.ledger import Task
 from steproute.models import ModelPool
 from steproute.policies.base import Feedback, Policy
 from steproute.predict.base import GainEstimator
-from steproute.predict.buffer import Sample
 from steproute.store import schema
 from steproute.store.connection import Connection
-from steproute.store.rows import Reader, evidence_of, outcome_of, progress_of, step_of, task_of, unpack_memo
+from steproute.store.rows import Reader, evidence_of, outcome_of, progress_of, step_of, task_of
+from steproute.store.samples import SampleLog
 from steproute.store.snapshots import Snapshots
 from steproute.tasks import TaskTable
 from steproute.taskstate import Made, TaskState
@@ -44,8 +42,6 @@ LOST = "lost"
 """Reservation of a decision whose process is gone: it is held by nobody and made anew when the call is."""
 KEPT_TASKS = 2000
 PAGE = 2000
-SAMPLES = 500
-"""Lessons that the trees' samples are read from at a time."""
 Event = dict[str, Any]
 
 
@@ -85,7 +81,7 @@ class Restorer:
         self._reader = Reader(parts.pool, parts.accounts, Draws(0))
         self._tasks: OrderedDict[str, TaskState] = OrderedDict()
         """Tasks that are being followed: at a restart those that may go on, later those of other workers."""
-        self._stopped = threading.Event()
+        self._samples = SampleLog(connection)
         self.embedders: set[str] = set()
         self.top = 0
         """Latest `seq` of a task that was rebuilt."""
@@ -204,37 +200,11 @@ class Restorer:
         if not hasattr(estimator, "refill"):
             return
         last, most = until.get("experiences", 0), estimator.trainer.config.max_rows
-        estimator.refill(lambda: self._samples(f"state:{estimator.texts.embedder.name}", last, most))
-
-    def _samples(self, key: str, last: int, most: int) -> list[Sample]:
-        """The latest lessons up to a row as the trees read them, oldest first; steps are not kept waiting for long.
-
-        Args:
-            key: of the state's embedding.
-            last: row of the latest lesson.
-            most: how many lessons.
-        """
-        samples: list[Sample] = []
-        while most > 0 and not self._stopped.is_set():
-            rows = self._connection.rows(
-                "SELECT e.n, e.task, e.candidate, e.gain, e.reliability, d.memo FROM experiences e "
-                "JOIN decisions d ON d.task = e.task AND d.id = e.decision WHERE e.n <= ? ORDER BY e.n DESC LIMIT ?",
-                (last, min(most, SAMPLES)),
-            )
-            if not rows:
-                break
-            last, most = rows[-1][0] - 1, most - len(rows)
-            for _, task, candidate, gain, reliability, text in rows:
-                memo = unpack_memo(text)
-                facts, vector = memo.get("facts"), memo.get(key)
-                if facts is not None and vector is not None and candidate < len(facts.models):
-                    known = (task, facts.models[candidate], facts.state, facts.numbers[candidate])
-                    samples.append(Sample(*known, vector.astype(np.float16), float(gain), float(reliability)))
-        return samples[::-1]
+        estimator.refill(lambda: self._samples.latest(f"state:{estimator.texts.embedder.name}", last, most))
 
     def stop(self) -> None:
         """Read no more samples: the connection is about to be closed."""
-        self._stopped.set()
+        self._samples.stop()
 
     def _restore_rng(self) -> None:
         found = self._connection.rows("SELECT rng FROM decisions ORDER BY n DESC LIMIT 1")

@@ -21,7 +21,7 @@ from registry import POLICIES, RECORDING, spec
 
 from steproute import Outcome, Task
 from steproute.policies import Scores, make_policy
-from steproute.store.restore import Restorer
+from steproute.store.samples import SampleLog
 
 TASKS = 12
 
@@ -197,7 +197,7 @@ def test_the_trees_samples_come_back_in_the_background_and_no_fit_is_made_withou
     known = router.estimator.trainer.buffer.rows()
     router.close()
     gate = threading.Event()
-    read = Restorer._samples
+    read = SampleLog.latest
 
     def held_up(*given: Any) -> Any:
         assert gate.wait(60)
@@ -205,7 +205,7 @@ def test_the_trees_samples_come_back_in_the_background_and_no_fit_is_made_withou
 
     with pytest.MonkeyPatch.context() as patch:
         if background:
-            patch.setattr(Restorer, "_samples", held_up)
+            patch.setattr(SampleLog, "latest", held_up)
         again = world.make(world.store(tmp_path / "a.db", snapshot_every=20), policy)
         trainer = again.estimator.trainer
         assert again.estimator.mature
