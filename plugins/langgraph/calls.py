@@ -19,13 +19,14 @@ from steproute.ledger import Outcome, ToolCall
 from steproute.models import Model
 from steproute.plugins.langgraph.deciding import Deciding, Turn
 from steproute.plugins.langgraph.prompt import shown
-from steproute.plugins.langgraph.records import KEY
+from steproute.plugins.langgraph.records import KEY, Record, new_record
 from steproute.plugins.langgraph.usage import describe, outcome_of, reported_model
 
 logger = logging.getLogger("steproute")
 
 _LOOKED_BACK = 16
 """Records that may still wait to be marked as learnt."""
+_NOTHING = new_record("")
 
 
 @dataclass
@@ -48,29 +49,37 @@ class Call(Deciding):
 
     def _outcome(self, turn: Turn, message: BaseMessage | None) -> Outcome:
         if message is not None:
-            with self.desk.router.faults.kept("reading a reply"):
+            try:
                 return outcome_of(message, self.prompt, turn.seconds)
+            except Exception as error:
+                if not self.desk.router.faults.swallow(error, "reading a reply"):
+                    raise
         return Outcome(prompt_tokens=self.prompt.tokens, tokens_estimated=True, seconds=turn.seconds)
 
     def settle(self, turn: Turn, outcome: Outcome, message: BaseMessage | None, model: str) -> None:
         """Observe an outcome and write it down."""
-        router, decision = self.desk.router, turn.decision
-        with router.faults.kept("LangGraph outcome"), self.journal.lock:
-            outcome.model = model
-            output = shown(message) if message is not None else ""
-            answers = self._known("answers", 0)
-            router.observe(decision, outcome, output=output)
-            answering = router.pool.resolve(model) or decision.model
-            changes = self._billed(price_outcome(answering, outcome, router.pool.dearest_usd))
-            if outcome.error is None:
-                changes.update(status="answered", model=model, answers=answers + 1)
-                if message is not None and message.id:
-                    self.journal.read.add(message.id)
-                if not answers:
-                    changes.update(self._first_answer(decision, message))
-            elif not answers:
-                changes["failed"] = [*self._known("failed", []), model]
-            self._record(**changes)
+        try:
+            with self.journal.lock:
+                self._settle(turn.decision, outcome, message, model)
+        except Exception as error:
+            if not self.desk.router.faults.swallow(error, "LangGraph outcome"):
+                raise
+
+    def _settle(self, decision: Decision, outcome: Outcome, message: BaseMessage | None, model: str) -> None:
+        router, record = self.desk.router, self.journal.records.get(self.key) or _NOTHING
+        outcome.model = model
+        router.observe(decision, outcome, output=shown(message) if message is not None else "")
+        answering = router.pool.resolve(model) or decision.model
+        changes = _billed(record, price_outcome(answering, outcome, router.pool.dearest_usd))
+        if outcome.error is None:
+            changes.update(status="answered", model=model, answers=record["answers"] + 1)
+            if message is not None and message.id:
+                self.journal.read.add(message.id)
+            if not record["answers"]:
+                changes.update(self._first_answer(decision, message))
+        elif not record["answers"]:
+            changes["failed"] = [*record["failed"], model]
+        self._record(**changes)
 
     def failed(self, turn: Turn, error: BaseException, message: BaseMessage | None = None) -> None:
         """Tell the router that the model failed; the next `turn` leaves it out.
@@ -103,7 +112,7 @@ class Call(Deciding):
             outcome = Outcome(prompt_tokens=self.prompt.tokens, tokens_estimated=True, seconds=turn.seconds)
             spent = price_outcome(decision.model, outcome, router.pool.dearest_usd)
             router.withdraw(decision, spent)
-            self._record(**self._billed(spent))
+            self._record(**_billed(self.journal.records.get(self.key) or _NOTHING, spent))
 
     def unused(self, turn: Turn) -> None:
         """The model decided was not called after all: something else gave the reply."""
@@ -133,13 +142,7 @@ class Call(Deciding):
         router.accounts.open(task.id, task.parent, resume=True)
         router.accounts.settle(task.id, None, spent)
         if self.key:
-            self._record(**self._billed(spent))
-
-    def _billed(self, spent: Mapping[str, float]) -> dict[str, Any]:
-        total = dict(self._known("spent", {}))
-        for name, amount in spent.items():
-            total[name] = total.get(name, 0.0) + amount
-        return {"spent": total, "billed": self._known("billed", 0) + 1}
+            self._record(**_billed(self.journal.records.get(self.key) or _NOTHING, spent))
 
     def _first_answer(self, decision: Decision, message: BaseMessage | None) -> dict[str, Any]:
         journal = self.journal
@@ -171,6 +174,14 @@ def stamp(message: BaseMessage, decision: Decision, model: str) -> None:
         "role": decision.role,
     }
     message.response_metadata = {**message.response_metadata, KEY: mark}
+
+
+def _billed(record: Record, spent: Mapping[str, float]) -> Record:
+    """What changes in a record when one more of its calls is paid."""
+    total = dict(record["spent"])
+    for name, amount in spent.items():
+        total[name] = total.get(name, 0.0) + amount
+    return {"spent": total, "billed": record["billed"] + 1}
 
 
 def _is_control(error: BaseException) -> bool:

@@ -97,7 +97,7 @@ class Deciding:
             if not self.key:
                 self.key = self._recognised()
             decision = self._decide()
-            with self.desk.router.faults.kept("LangGraph record"):
+            try:
                 self._record(
                     status="decided",
                     step=decision.step.partition("~")[0],
@@ -111,6 +111,9 @@ class Deciding:
                     scores={item.model: item.score for item in decision.candidates},
                 )
                 self.journal.home.add(self.key)
+            except Exception as error:
+                if not self.desk.router.faults.swallow(error, "LangGraph record"):
+                    raise
         messages = self.prompt.messages
         if self.prompt.may_reason:
             with self.desk.router.faults.kept("fitting messages to a model"):
@@ -118,13 +121,17 @@ class Deciding:
         return Turn(decision, messages, time.perf_counter())
 
     def _recognised(self) -> str:
-        with self.desk.router.faults.kept("recognising a LangGraph call"):
-            read_tools(self.desk.router, self.journal, self.prompt.messages)
-            if self.desk.caches:
-                self._served = served(self.prompt, self.desk.author)
+        desk = self.desk
+        try:
+            read_tools(desk.router, self.journal, self.prompt.messages)
+            if desk.caches:
+                self._served = served(self.prompt, desk.author)
             if self.kind == "call":
-                self.desk.journals.note_call(self.role)
+                desk.journals.note_call(self.role)
             return self.journal.place(self.site, self.prompt.digest, self.role, self.kind)
+        except Exception as error:
+            if not desk.router.faults.swallow(error, "recognising a LangGraph call"):
+                raise
         return f"call/{uuid.uuid4().hex}"
 
     def _decide(self) -> Decision:

@@ -221,7 +221,7 @@ class Desk:
     def load(self, site: Site, journal: Journal) -> None:
         """Read what was saved in the graph's state and checkpoints, where this process has not yet."""
         if site.in_graph:
-            if self._saves(site):
+            if self.saves(site):
                 with self.router.faults.kept("reading a LangGraph checkpoint"):
                     persist.load(site, self._reading(site, journal))
             else:
@@ -231,7 +231,7 @@ class Desk:
     async def aload(self, site: Site, journal: Journal) -> None:
         """`load` for asynchronous nodes."""
         if site.in_graph:
-            if self._saves(site):
+            if self.saves(site):
                 with self.router.faults.kept("reading a LangGraph checkpoint"):
                     await persist.aload(site, self._reading(site, journal))
             else:
@@ -246,7 +246,7 @@ class Desk:
                 with journal.lock:
                     journal.stored(site.records)
 
-    def _saves(self, site: Site) -> bool:
+    def saves(self, site: Site) -> bool:
         """Whether records are saved beside checkpoints: the run has some, and the user did not turn it off."""
         return site.checkpointer is not None and self.settings.durable and persist.saves(site)
 
@@ -263,7 +263,7 @@ class Desk:
             journal: of its task.
             only: key of the one record to write; empty = all that no state holds.
         """
-        if self._saves(site):
+        if self.saves(site):
             with self.router.faults.kept("saving LangGraph records"), journal.lock:
                 refresh(self.router, journal)
                 payload = persist.payload(site, journal, only)
@@ -272,7 +272,7 @@ class Desk:
 
     async def asave(self, site: Site, journal: Journal, only: str = "") -> None:
         """`save` for asynchronous nodes."""
-        if self._saves(site):
+        if self.saves(site):
             with self.router.faults.kept("saving LangGraph records"):
                 refresh(self.router, journal)
                 await persist.asave(site, persist.payload(site, journal, only))

@@ -56,7 +56,7 @@ class Target:
 
 
 Attempts = Generator["Turn | str", Any, Any]
-"""Yields a turn: make that call and send its result; or a record's key, or "" for all: save what is to be saved."""
+"""Yields a turn: make that call and send its result; or, in a run that saves, a record's key, or "" for all: save it."""
 
 
 def attempts(
@@ -72,19 +72,23 @@ def attempts(
     Returns:
         What the call returned.
     """
+    saves = call.desk.saves(call.site)
     while True:
         turn = call.turn()
-        yield call.key
+        if saves:
+            yield call.key
         try:
             result = yield turn
         except BaseException as error:  # noqa: BLE001  raised again unless another model is to be tried
             try:
                 call.failed(turn, error, wasted())
             finally:
-                yield ""
+                if saves:
+                    yield ""
             continue
         answered(turn, result)
-        yield ""
+        if saves:
+            yield ""
         return result
 
 

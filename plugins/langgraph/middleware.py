@@ -34,6 +34,7 @@ from steproute.plugins.langgraph.site import config_of, site_of, site_of_runtime
 from steproute.plugins.langgraph.usage import describe, known_names, reported_model
 from steproute.router import Router
 
+_DEAF = nullcontext()
 Handler = Callable[[ModelRequest], Any]
 AsyncHandler = Callable[[ModelRequest], Awaitable[Any]]
 
@@ -162,10 +163,13 @@ class RoutingMiddleware(AgentMiddleware[RoutingState, Any, Any]):
         return request.override(model=client, messages=messages)
 
     def _see_subtasks(self, call: Call, request: ModelRequest) -> None:
-        with self.desk.router.faults.kept("reading subtasks"):
+        try:
             subtasks = subtasks_in(request.state)
             if subtasks is not None:
                 set_subtasks(self.desk.router, call.journal, subtasks)
+        except Exception as error:
+            if not self.desk.router.faults.swallow(error, "reading subtasks"):
+                raise
 
     def _credit(self, call: Call, turn: Turn, ears: Ears | None, response: Any) -> None:
         """Observe for the model that really answered, and for the one decided if that is another."""
@@ -221,7 +225,7 @@ for _hook in (RoutingMiddleware.wrap_model_call, RoutingMiddleware.awrap_model_c
 def _listening(handler: Any) -> AbstractContextManager[Ears | None]:
     """Hear the calls that other middleware may make; where the handler is the model's own call there is none."""
     innermost = getattr(handler, "__name__", "") in ("_execute_model_sync", "_execute_model_async")
-    return nullcontext() if innermost else listening()
+    return _DEAF if innermost else listening()
 
 
 def _reply(response: Any) -> AIMessage | None:

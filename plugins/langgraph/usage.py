@@ -41,14 +41,22 @@ def outcome_of(message: BaseMessage, prompt: Prompt | None, seconds: float) -> O
         return Outcome(seconds=seconds, usd=0.0)
     details = usage.get("input_token_details")
     details = details if isinstance(details, Mapping) else {}
-    asked = _count(usage.get("input_tokens"))
-    cached = min(_count(details.get("cache_read")), asked)
+    counts = (
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        details.get("cache_read"),
+        details.get("cache_creation"),
+    )
+    asked, said, cached, written = [
+        int(count) if isinstance(count, (int, float)) and count > 0 else 0 for count in counts
+    ]
+    cached = min(cached, asked)
     return Outcome(
         seconds=seconds,
         prompt_tokens=asked,
-        completion_tokens=_count(usage.get("output_tokens")),
+        completion_tokens=said,
         cached_tokens=cached,
-        written_tokens=min(_count(details.get("cache_creation")), asked - cached),
+        written_tokens=min(written, asked - cached),
         tokens_estimated=bool(meta.get(ESTIMATED)),
     )
 
@@ -113,7 +121,3 @@ def _usage(message: BaseMessage) -> Mapping[str, Any] | None:
         "output_tokens": completion,
         "input_token_details": {"cache_read": cached or 0},
     }
-
-
-def _count(value: Any) -> int:
-    return int(value) if isinstance(value, (int, float)) and value > 0 else 0
