@@ -81,6 +81,7 @@ def main(
     before: Annotated[int, typer.Option(min=200, help="Tasks before the change.")] = 200,
     after: Annotated[int, typer.Option(min=200, help="Tasks after it.")] = 200,
     only: Annotated[str, typer.Option(help="Comma-separated variants.")] = ",".join(VARIANTS),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Also play a world that is changed from the start.")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
 ) -> None:
     """Let the strongest model silently degrade, and print when regret is back."""
@@ -105,6 +106,14 @@ def main(
             plain = calm if plain is None else plain
             alarms = 1000 * sum(item.alarms for item in still) / (seeds * (before + after))
             report(name, best, np.array([item.value for item in moved]), before, plain - calm, alarms)
+        if fresh:
+            order, length = range(seed_base, seed_base + seeds), before + after
+            level(
+                *(
+                    list(pool.map(partial(run, policy), order, repeat(0), repeat(length), repeat(True)))
+                    for policy in (BEST_AFTER, "pacer")
+                )
+            )
 
 
 def report(name: str, best: Floats, value: Floats, before: int, cost: Floats, alarms: float) -> None:
@@ -132,6 +141,18 @@ def report(name: str, best: Floats, value: Floats, before: int, cost: Floats, al
         f"    no change at all: cost {lost[0]:+.2f} ± {lost[2]:.2f} % of the value, {alarms:.2f} false alarms per 1000 tasks\n"
     )
     sys.stdout.flush()
+
+
+def level(best: list[Run], routed: list[Run]) -> None:
+    """Print the regret of a router that never knew another world: what is left to get back to."""
+    runs = np.array([item.value for item in best]) - np.array([item.value for item in routed])
+    spans = ((0, 50), (50, 100), (100, 200), (150, 200), (200, runs.shape[1]))
+    rows = [(start, end, mean_interval(runs[:, start:end].mean(axis=1).tolist())) for start, end in spans]
+    sys.stdout.write(
+        "changed from the start: regret per task "
+        + ", ".join(f"{row[0]:.4f} ± {row[2]:.4f} in tasks {start + 1} to {end}" for start, end, row in rows)
+        + "\n"
+    )
 
 
 if __name__ == "__main__":
