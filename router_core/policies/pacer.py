@@ -264,7 +264,7 @@ class Pacer:
             change = self._changes.note(model, step)
             if change is not None:
                 earlier = [(seen.group, seen.gain, seen.weight) for seen in change.since[:-1]]  # this one is to come
-                self.capability.renew(model, self.config.change.keep, change.shift, earlier)
+                self.capability.renew(model, self.config.change.kept, change.shift, earlier)
         self.capability.observe(feedback.context.group, model, z, feedback.reliability)
 
     def learn_all(self, context: StepContext, gains: Mapping[str, float]) -> None:

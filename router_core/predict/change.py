@@ -49,9 +49,15 @@ class ChangeConfig(Settings):
     least: int = Field(default=10, ge=1)
     """Steps of a model before a change can be declared."""
     keep: float = Field(default=8.0, ge=0)
-    """What was known of a model before it changed, shifted by what is seen since, is worth at most so many observations per group."""
+    """What was known of a model before it changed, shifted by what is seen since, is worth at most so many observations per group.
+    After an alarm of `page-hinkley`, which is often wrong, nothing is shifted and one observation at most is kept."""
     keep_version: float = Field(default=8.0, ge=0)
     """What was known of the old version, as it was, is worth at most so many for a new one."""
+
+    @property
+    def kept(self) -> float:
+        """`keep`, or what the detector allows of it."""
+        return min(self.keep, 1.0) if self.detector == "page-hinkley" else self.keep
 
 
 class Seen(NamedTuple):
@@ -135,6 +141,8 @@ class ChangeWatch:
                 "less" if change.shift < 0 else "more",
                 len(change.since),
             )
+            if self.config.detector == "page-hinkley":
+                change = Change(0.0, [])
             self.reset(model)
             return change
         if len(seen) >= LONGEST:

@@ -138,6 +138,17 @@ def test_time_and_size_of_a_change_are_worked_out() -> None:
     assert (len(better.since), better.shift) == (4, pytest.approx(4 * 0.6 / 5))
 
 
+def test_after_an_alarm_that_is_often_wrong_old_means_stay() -> None:
+    _river()
+    for detector, kept in (("page-hinkley", 1.0), ("adwin", 8.0), ("shiryaev-roberts", 8.0)):
+        watch = ChangeWatch(ChangeConfig(detector=detector))
+        steps = [*(_step(0.8) for _ in range(40)), *(_step(0.0) for _ in range(60))]
+        change = next(filter(None, (watch.note("a", step) for step in steps)))
+        assert watch.config.kept == kept
+        assert (change.shift < -0.3) == (kept > 1)
+        assert bool(change.since) == (kept > 1)
+
+
 def test_without_a_detector_nothing_is_watched_and_river_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
     monkeypatch.setitem(sys.modules, "river.drift", None)
