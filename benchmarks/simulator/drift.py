@@ -52,6 +52,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "page-hinkley": {"change": {"detector": "page-hinkley"}},
     "adwin": {"change": {"detector": "adwin"}},
     "shiryaev-roberts": {"change": {"detector": "shiryaev-roberts"}},
+    "again 150": {"change": {"detector": "shiryaev-roberts", "again": 150}},
     "horizon 1000": {"change": {"detector": "shiryaev-roberts"}, "horizon": 1000},
     "told": {},
 }

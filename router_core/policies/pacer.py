@@ -265,6 +265,8 @@ class Pacer:
             if change is not None:
                 earlier = [(seen.group, seen.gain, seen.weight) for seen in change.since[:-1]]  # this one is to come
                 self.capability.renew(model, self.config.change.kept, change.shift, earlier)
+            for fallen, shift in self._changes.due(model).items():
+                self.capability.renew(fallen, 1.0, -shift)
         self.capability.observe(feedback.context.group, model, z, feedback.reliability)
 
     def learn_all(self, context: StepContext, gains: Mapping[str, float]) -> None:

@@ -53,6 +53,9 @@ class ChangeConfig(Settings):
     After an alarm of `page-hinkley`, which is often wrong, nothing is shifted and one observation at most is kept."""
     keep_version: float = Field(default=8.0, ge=0)
     """What was known of the old version, as it was, is worth at most so many for a new one."""
+    again: int | None = Field(default=None, ge=1)
+    """Steps of the others after which a model that fell is given another look, as if it were itself again, and every twice as
+    many from then on; None = never."""
 
     @property
     def kept(self) -> float:
@@ -102,6 +105,8 @@ class ChangeWatch:
         self.config = config or ChangeConfig()
         self.found: dict[str, int] = {}
         """Model → how many changes were declared."""
+        self._fallen: dict[str, tuple[float, int, int]] = {}
+        """Model → how far it fell, steps until it is looked at again, steps that were waited for this."""
         self._seen: dict[str, list[Seen]] = {}
         self._detectors: dict[str, Any] = {}
         self._module: Any = None
@@ -144,10 +149,31 @@ class ChangeWatch:
             if self.config.detector == "page-hinkley":
                 change = Change(0.0, [])
             self.reset(model)
+            self._fallen.pop(model, None)
+            if self.config.again is not None and change.shift < 0:
+                self._fallen[model] = (change.shift, self.config.again, self.config.again)
             return change
         if len(seen) >= LONGEST:
             self._start(model, seen[-KEPT:])
         return None
+
+    def due(self, model: str) -> dict[str, float]:
+        """Fallen models to look at again, and how far they fell; their detectors start anew.
+
+        Args:
+            model: who served this step; waiting is counted in steps of the others.
+        """
+        found = {}
+        for name, (shift, left, waited) in list(self._fallen.items()):
+            if name == model:
+                continue
+            if left > 1:
+                self._fallen[name] = (shift, left - 1, waited)
+            else:
+                self._fallen[name] = (shift, 2 * waited, 2 * waited)
+                found[name] = shift
+                self.reset(name)
+        return found
 
     def reset(self, model: str) -> None:
         """Start anew for a model."""
@@ -157,7 +183,8 @@ class ChangeWatch:
     def state(self) -> dict[str, Any]:
         """Plain JSON values: each model's steps since its detector started."""
         kept = {model: [[list(step.group), *step[1:]] for step in seen] for model, seen in self._seen.items()}
-        return {"found": dict(self.found), "seen": kept}
+        fallen = {model: list(entry) for model, entry in self._fallen.items()}
+        return {"found": dict(self.found), "seen": kept, **({"fallen": fallen} if fallen else {})}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave. Steps without their group, as once written, are left out: the watch starts anew.
@@ -171,9 +198,13 @@ class ChangeWatch:
                 str(model): [_step(entry) for entry in seen if not isinstance(entry, float)]
                 for model, seen in state["seen"].items()
             }
+            fallen = {
+                str(model): (float(shift), int(left), int(waited))
+                for model, (shift, left, waited) in state.get("fallen", {}).items()
+            }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"state of change detection: {type(error).__name__}: {error}") from None
-        self.found, self._seen, self._detectors = found, {}, {}
+        self.found, self._fallen, self._seen, self._detectors = found, fallen, {}, {}
         if self.active:
             for model, seen in kept.items():
                 self._start(model, seen)

@@ -149,6 +149,38 @@ def test_after_an_alarm_that_is_often_wrong_old_means_stay() -> None:
         assert bool(change.since) == (kept > 1)
 
 
+def test_a_fallen_model_is_looked_at_again_ever_more_rarely() -> None:
+    watch = ChangeWatch(ChangeConfig(detector="shiryaev-roberts", again=10))
+    for gain in [0.8] * 20 + [0.0] * 30:
+        if watch.note("a", _step(gain)) is not None:
+            break
+    assert watch.found == {"a": 1}
+    [(shift, left, waited)] = watch.state()["fallen"].values()
+    assert (shift < -0.4, left, waited) == (True, 10, 10)
+    assert not any(watch.due("a") for _ in range(100))  # its own steps are no waiting
+    copy = ChangeWatch(watch.config)
+    copy.load(json.loads(json.dumps(watch.state())))
+    for one in (watch, copy):
+        looks = [i for i in range(1, 101) if one.due("b")]
+        assert looks == [10, 30, 70]
+    assert watch.state() == copy.state()
+    never = ChangeWatch(ChangeConfig(detector="shiryaev-roberts"))
+    for gain in [0.8] * 20 + [0.0] * 30:
+        never.note("a", _step(gain))
+    assert "fallen" not in never.state()
+
+
+def test_a_model_that_recovers_is_found_again_where_that_was_asked_for() -> None:
+    shares = {}
+    for again in (None, 60):
+        router = _router(change={**OWN, "again": again})
+        _play(router, 0, 300, GOOD)
+        assert _play(router, 300, 60, WORSE)[-30:].count("a") < 5
+        shares[again] = _play(router, 360, 120, GOOD)[-40:].count("a")
+    assert shares[None] < 5
+    assert shares[60] > 35
+
+
 def test_without_a_detector_nothing_is_watched_and_river_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
     monkeypatch.setitem(sys.modules, "river.drift", None)
