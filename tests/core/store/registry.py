@@ -7,7 +7,7 @@ from typing import Any
 import world
 
 from steproute.policies.llm import LLMRouter
-from steproute.policies.registry import BUILT_IN
+from steproute.policies.registry import BUILT_IN, make_policy
 
 RECORDING = {"q": {"small": 0.2, "middle": 0.5, "large": 0.4}}
 
@@ -33,3 +33,8 @@ POLICIES = sorted({*BUILT_IN, *MADE})
 
 def spec(name: str) -> Any:
     return MADE[name]() if name in MADE else name
+
+
+def keeps_blocks(name: str) -> bool:
+    """Whether its snapshots have parts that are written once."""
+    return hasattr(make_policy(spec(name)), "memory")

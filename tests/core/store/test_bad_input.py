@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import world
 from doubles import FakeClock
-from registry import POLICIES, RECORDING, spec
+from registry import POLICIES, RECORDING, keeps_blocks, spec
 
 from steproute import ConfigError, Model, Outcome, Router, StoreError, Task
 from steproute.policies.knn import KNN
@@ -150,15 +150,16 @@ def test_a_half_loaded_snapshot_leaves_nothing_behind(tmp_path):
     assert router.policy.capability.state()["nodes"][-1]["seen"] == seen["nodes"][-1]["seen"]
 
 
-@pytest.mark.parametrize("harm", ["health", "policy", "block", "lost block"])
-@pytest.mark.parametrize("policy", POLICIES)
+DAMAGE = [(policy, harm) for policy in POLICIES for harm in ("health", "policy")]
+DAMAGE += [(policy, harm) for policy in POLICIES if keeps_blocks(policy) for harm in ("block", "lost block")]
+
+
+@pytest.mark.parametrize(("policy", "harm"), DAMAGE)
 def test_every_policy_is_rebuilt_from_the_log_where_its_snapshots_are_damaged(tmp_path, policy, harm, caplog):
     extra = RECORDING if policy == "oracle" else None
     path = tmp_path / "a.db"
     whole = list(world.run(world.make(world.store(tmp_path / "whole.db"), spec(policy)), TASKS, extra=extra))
     router = world.make(world.store(path, snapshot_every=60), spec(policy))
-    if "block" in harm and not hasattr(router.policy, "memory"):
-        pytest.skip("it keeps no blocks")
     learns = hasattr(router.policy, "load")
     run = world.run(router, TASKS, extra=extra)
     found = [next(run) for _ in range(26)]
