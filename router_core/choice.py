@@ -248,7 +248,7 @@ class Chooser:
             draws=self._draws,
             group=(task.dimension or task.domain, task.source, request.role),
             text=request.text,
-            tried=Dispatched(state.models),
+            tried=Dispatched(state.models) if state.models else (),
             extra=extra,
         )
 

@@ -255,6 +255,8 @@ class Pacer:
                     self._tasks.popitem(last=False)
             posterior.update(model, z - found.mean[feedback.index], feedback.reliability, found.noise**0.5)
         self._observe(feedback, model, min(max(z - expected, -1.0), 1.0))
+        for name in (MEMO, SHIFTED):  # the context lives as long as its task
+            context.memo.pop(name, None)
 
     def _observe(self, feedback: Feedback, model: str, z: float) -> None:
         found: Estimate | None = feedback.context.memo.get(MEMO)

@@ -12,6 +12,8 @@ from steproute.progress.views import Memory, Signals, View
 
 KEPT = 32
 """How many of the latest steps can be read again without reading the whole ledger."""
+_BLANK = Memory()
+"""What is known before the first step; never changed, a view is handed a copy."""
 
 
 @dataclass(slots=True)
@@ -48,7 +50,7 @@ class ProgressTracker:
             raise ConfigError(f"progress window: seen {window!r}; allowed: 1 or more")
         self._view, self._weights, self._window = view, weights, window
         self._settled = 0
-        self._memory = Memory()
+        self._memory = _BLANK
         self._levels: tuple[float, ...] = ()
         self._newest: _Read | None = None
         self.prints: dict[str, int] = {}
@@ -96,7 +98,7 @@ class ProgressTracker:
         return self._reads[-back].progress if 0 < back <= len(self._reads) else None
 
     def _restart(self) -> None:
-        self._settled, self._memory, self._levels, self._newest = 0, Memory(), (), None
+        self._settled, self._memory, self._levels, self._newest = 0, _BLANK, (), None
         self._reads.clear()
 
     def _settle(self, read: _Read) -> None:
