@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -69,6 +70,10 @@ class NoEligibleModel(SteprouteError):
         detail = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items()) or "the pool is empty"
         super().__init__(f"no model is eligible for role {role!r} ({detail})")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its parts: an error that cannot be read back hangs a pool of processes."""
+        return NoEligibleModel, (self.role, self.reasons)
+
 
 class BudgetExceeded(SteprouteError):
     """A hard limit leaves no model that fits: says which limit, what is spent and what was asked."""
@@ -94,6 +99,12 @@ class BudgetExceeded(SteprouteError):
             f"task {task!r}: hard limit {resource}={limit:g}{whose} reached: spent {spent:g}, "
             f"reserved by calls in flight {reserved:g}, the cheapest candidate asks {asked:g}"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its parts, see `NoEligibleModel`."""
+        return BudgetExceeded, (
+            self.resource, self.limit, self.spent, self.reserved, self.asked, self.task, self.payer,
+        )  # fmt: skip
 
 
 def unknown_name(field: str, seen: str, allowed: Iterable[str]) -> str:

@@ -257,6 +257,7 @@ class Router:
         """
         chosen = self.pool[model]
         with self._lock:
+            self._end_idle()
             state = self._tasks.open(task_of(ledger))
             task = state.ledger.task.id
             reservation = None

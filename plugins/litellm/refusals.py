@@ -14,7 +14,7 @@ class BudgetRefused(BudgetExceeded):
     http_status = 429
 
     def __init__(self, error: BudgetExceeded):
-        super().__init__(error.resource, error.limit, error.spent, error.reserved, error.asked, error.task)
+        super().__init__(error.resource, error.limit, error.spent, error.reserved, error.asked, error.task, error.payer)
 
     def body(self) -> dict[str, Any]:
         """The answer's `error` object: which limit, and how far it is used."""

@@ -99,7 +99,7 @@ class StepRouting(CustomLogger):  # type: ignore[misc]
         if getattr(call_type, "value", call_type) not in ("acompletion", "completion"):
             return None
         options = kwargs.get("stream_options")
-        if isinstance(options, Mapping) and "include_usage" in options:
+        if options is not None and (not isinstance(options, Mapping) or "include_usage" in options):
             return None
         return {**kwargs, "stream_options": {**(options or {}), "include_usage": True}}
 

@@ -99,10 +99,10 @@ class CapabilityModel:
             return
         if self._free:
             column = self._free.pop()
-            self._base[column] = prior
+            self._base[column] = float(prior)
         else:
             column = len(self._base)
-            self._base.append(prior)
+            self._base.append(float(prior))
             for node in self._nodes.values():
                 node.grow(1)
         self._columns[model] = column
@@ -192,7 +192,7 @@ class CapabilityModel:
         node = self._reach(_trim(group))[-1]
         values = [math.nan] * len(self._base)
         for model, mean in means.items():
-            values[self._columns[model]] = mean
+            values[self._columns[model]] = float(mean)  # a number of numpy's would not go into JSON
         node.prior = (values, float(strength))
 
     # --- believing and learning ------------------------------------------------------------------------------

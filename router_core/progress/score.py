@@ -106,7 +106,7 @@ def score(regime: Regime, r: float, d: float, e: float, weights: Weights = DEFAU
     Raises:
         ValueError: a sub-score is not finite.
     """
-    r, d, e = min(max(r, 0.0), 1.0), min(max(d, -1.0), 1.0), min(max(e, 0.0), 1.0)
+    r, d, e = float(min(max(r, 0.0), 1.0)), float(min(max(d, -1.0), 1.0)), float(min(max(e, 0.0), 1.0))
     w = weights.of(regime)
     g = w.base + w.alpha * r + w.beta * d + w.gamma * e
     if not math.isfinite(g):

@@ -4,6 +4,7 @@ import itertools
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,6 +97,11 @@ def test_a_view_that_gives_no_numbers_is_found_out():
 
 
 # --- views ---------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    found = score(Regime.PARTIAL, np.float32(0.5), np.float32(0.25), np.float32(1.0))
+    assert [type(value) for value in (found.g, found.r, found.d, found.e)] == [float] * 4
 
 
 def code_step(output: str = "code", **scores: tuple[float, int]) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 
 import pytest
@@ -64,6 +65,18 @@ def test_a_soft_limit_refuses_nobody_but_shows_in_the_score():
 @pytest.mark.parametrize("limit", [None, Limit(limit=None), Limit(target=0.01)])
 def test_no_limit_refuses_nobody(limit):
     assert router([priced("a", 1e6)], budget=Budget(usd=limit)).decide("t", prompt_tokens=1000).model.name == "a"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BudgetExceeded("usd", 1.0, 0.5, 0.2, 0.4, "child", "parent"),
+        NoEligibleModel("coder", {"a": "no vision"}),
+    ],
+)
+def test_refusals_cross_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 def test_threads_are_granted_what_fits_and_no_more():

@@ -57,6 +57,15 @@ def test_an_idle_task_ends_with_success_unknown():
     assert steps.ledger("young") is not None
 
 
+def test_booked_calls_end_idle_tasks_too():
+    clock = FakeClock()
+    steps = router(clock=clock, idle_timeout=600)
+    for number in range(5):
+        steps.observe(steps.book(f"t{number}", "a"), paid(0.1))
+        clock.tick(400)
+    assert [number for number in range(5) if steps.ledger(f"t{number}") is not None] == [3, 4]
+
+
 def test_too_many_running_tasks_end_the_longest_idle_ones(monkeypatch):
     monkeypatch.setattr("steproute.tasks.MOST_RUNNING", 3)
     policy = Wants({"a": 1})

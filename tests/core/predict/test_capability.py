@@ -213,3 +213,11 @@ def test_impossible_priors_are_refused() -> None:
         CapabilityModel().set_prior(("d",), {"a": 0.3}, strength=0)
     with pytest.raises(ConfigError, match="strenght"):
         CapabilityConfig(strenght=3)
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    model = CapabilityModel()
+    model.add("a", np.float32(0.25))
+    model.set_prior(("d",), {"a": np.float32(0.5)})
+    state = json.loads(json.dumps(model.state()))
+    assert (state["base"], state["nodes"][1]["prior"]) == ([0.25], [0.5])
