@@ -99,7 +99,7 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
     """
     if not isinstance(source, (str, Path, Mapping)):
         raise ConfigError(
-            f"config: seen a {type(source).__name__}; allowed: a path, or a mapping with the key `models`"
+            f"config: seen {type(source).__name__}; allowed: a path, or a mapping with the key `models`"
         )
     where = "config" if isinstance(source, Mapping) else str(source)
     data: Any = dict(source) if isinstance(source, Mapping) else _read(Path(source))

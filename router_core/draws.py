@@ -27,6 +27,8 @@ class Draws:
             ConfigError: it is no seed.
         """
         try:
+            if isinstance(seed, (np.random.Generator, np.random.BitGenerator)):
+                raise TypeError("its stream is another's")
             self._generator = np.random.default_rng(seed)
         except (TypeError, ValueError):
             raise ConfigError(f"seed: seen {seed!r}; allowed: a whole number of 0 or more, or None"[:200]) from None

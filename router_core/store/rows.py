@@ -155,11 +155,16 @@ def candidates_json(candidates: Sequence[CandidateScore]) -> str:
             "propensity": [item.propensity for item in scored],
             "gain": [item.gain for item in scored],
             "gain_sd": [item.gain_sd for item in scored],
-            "terms": {name: [item.terms.get(name) for item in scored] for name in terms},
+            "terms": {name: [_plain(item.terms.get(name)) for item in scored] for name in terms},
             "cost": {name: [item.cost.get(name) for item in scored] for name in costs},
             "left_out": {item.model: item.cause for item in candidates if item.score is None},
         }
     )
+
+
+def _plain(value: float | None) -> float | None:
+    """A number as JSON has it: a policy of the user's may have worked with numpy's."""
+    return value if value is None or type(value) is float else float(value)
 
 
 def candidates_of(text: str) -> list[CandidateScore]:
@@ -325,10 +330,13 @@ def task_of(row: Mapping[str, Any]) -> Task:
 
 
 def pack_memo(memo: Mapping[str, Any]) -> str | None:
-    """What policies worked out of texts, since the texts are not kept: embeddings, and the facts the trees read."""
+    """What policies worked out of what is not kept: embeddings of texts, the facts the trees read, and single numbers,
+    which follow from beliefs of that moment."""
     kept: dict[str, Any] = {}
     for key, value in memo.items():
-        if key.startswith(VECTORS):
+        if type(value) is float:
+            kept[key] = value
+        elif key.startswith(VECTORS):
             kept[key] = base64.b64encode(np.asarray(value, dtype="<f4").tobytes()).decode("ascii")
     facts = memo.get("facts")
     if facts is not None:

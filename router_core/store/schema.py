@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import SchemaItem
 
-REVISION = "0003"
+REVISION = "0004"
 """Newest revision of the migrations: what this version reads and writes."""
 
 PREPARING = 7205759403792793
@@ -155,6 +155,12 @@ tasks = Table(
     Column("unused", Text),
     Index(
         "tasks_running", "touched", sqlite_where=Column("ended").is_(None), postgresql_where=Column("ended").is_(None)
+    ),
+    Index(
+        "tasks_parent",
+        "parent",
+        sqlite_where=Column("parent").is_not(None),
+        postgresql_where=Column("parent").is_not(None),
     ),
 )
 

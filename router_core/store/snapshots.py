@@ -27,6 +27,8 @@ logger = logging.getLogger("steproute")
 
 VERSION = 1
 KEPT = 3
+BROKEN = (SteprouteError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a state that is damaged, or a part of the user's own, may raise."""
 _ADD = "INSERT INTO blocks (digest, text) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 NOISY = 3
 """A router that is never without a running task is snapshotted all the same, after this many times the usual number of events."""
@@ -172,12 +174,20 @@ class Snapshots:
         )
         if not self._possible:
             return None
-        fresh = self.capture().encode()
+        try:
+            fresh = self.capture().encode()
+        except BROKEN as error:
+            logger.warning(
+                "steproute: store %s: no snapshots of %s are kept: its `state()` gives no plain JSON (%s: %s)",
+                self._connection.label, self.learner, type(error).__name__, error,
+            )  # fmt: skip
+            self._possible = False
+            return None
         for n, seq, cursors, checksum, data, blocks in self._connection.rows(sql, (self.learner,)):
             try:
                 self._take(bytes(data), checksum, self._blocks(json.loads(blocks)))
                 marks = {str(name): int(value) for name, value in json.loads(cursors).items()}
-            except (SteprouteError, AttributeError, KeyError, TypeError, ValueError) as error:
+            except BROKEN as error:
                 reason = f"{type(error).__name__}: {error}"[:300]
                 logger.warning(
                     "steproute: store %s: snapshot %d is set aside (%s); what it held is learnt again from the log",

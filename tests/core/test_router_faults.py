@@ -269,5 +269,7 @@ def test_what_is_no_call_no_seed_and_no_config_is_said_so():
         Router(free("a"), seed="x")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="seed: seen -1"):
         Router(free("a"), seed=-1)
-    with pytest.raises(ConfigError, match="config: seen a int; allowed: a path, or a mapping with the key `models`"):
+    with pytest.raises(ConfigError, match="seed: seen Generator"):  # its state would be another's, and of any kind
+        Router(free("a"), seed=np.random.default_rng(0))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="config: seen int; allowed: a path, or a mapping with the key `models`"):
         Router.from_config(5)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ import pytest
 import world
 from registry import POLICIES, RECORDING, spec
 
-from steproute import Outcome, Task
+from steproute import Evidence, Outcome, Router, Task
 from steproute.policies import Scores, make_policy
 from steproute.store.samples import SampleLog
 
@@ -365,3 +365,99 @@ def test_killed_at_fifty_points(tmp_path, monkeypatch, policy):
         counts = sqlite3.connect(path).execute("SELECT COUNT(*), COUNT(DISTINCT task || '/' || call_id) FROM outcomes")
         calls, distinct = counts.fetchone()
         assert calls == distinct >= TASKS * world.STEPS
+
+
+def interleaved(router: Router, since: int, until: int) -> list[tuple[str, list[float]]]:
+    """Steps of six tasks at a time, the first of which never ends: model chosen and the scores, per step."""
+    numbers, steps, found = [0] * 6, [0] * 6, []
+    for i in range(until):
+        slot = int(6 * world.chance("slot", i))
+        name, step = f"task-{slot}-{numbers[slot]}", steps[slot]
+        last = slot > 0 and step == int(12 * world.chance("length", name))
+        steps[slot] = 0 if last else step + 1
+        numbers[slot] += last
+        if i < since:
+            continue
+        task = Task(id=name, domain="code", dimension=f"kind-{slot % 2}")
+        decision = router.decide(task, ("coder", "critic")[step % 2], step=str(step), prompt_tokens=200)
+        solved = world.chance(name, step, decision.model.name) < {"small": 0.4, "middle": 0.6}.get(
+            decision.model.name, 0.9
+        )
+        late = world.chance("late", i) < 0.4
+        evidence = [] if late else [Evidence(source="tests", score=float(solved), count=3)]
+        router.observe(decision, Outcome(call_id=f"{name}-{step}", completion_tokens=50), evidence=evidence)
+        if late:
+            router.report(name, [Evidence(source="judge", score=float(solved))], decision)
+        found.append((decision.model.name, [item.score for item in decision.candidates if item.score is not None]))
+        if last:
+            router.finish(name, success=world.chance(name) < 0.6)
+    return found
+
+
+def test_a_router_that_is_never_without_a_task_goes_on_as_before(tmp_path):
+    """Its snapshots are taken while steps are open, whose lessons are then worked out from what was believed at the time."""
+    steps = 700
+    whole = interleaved(world.make(world.store(tmp_path / "whole.db", snapshot_every=60)), 0, steps)
+    found: list[tuple[str, list[float]]] = []
+    for end in (33, 190, 191, 402, 560, steps):
+        router = world.make(world.store(tmp_path / "a.db", snapshot_every=60))
+        found += interleaved(router, len(found), end)
+        world.crash(router)
+    assert [model for model, _ in found] == [model for model, _ in whole]
+    for (_, mine), (_, other) in zip(found, whole, strict=True):
+        assert mine == pytest.approx(other, abs=1e-6)
+
+
+def test_the_children_of_running_tasks_are_found_by_an_index(tmp_path):
+    """Else a restart reads all tasks that ever were for each that runs."""
+    router = world.make(world.store(tmp_path / "a.db"))
+    router.decide(Task(id="child", parent="task"), "coder", step="0")
+    world.crash(router)
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        plan = connection.execute("EXPLAIN QUERY PLAN SELECT id FROM tasks t WHERE t.parent = 'task'").fetchall()
+    assert "tasks_parent" in str(plan)
+
+
+class Odd:
+    """A user's policy with a state that cannot be kept, or not be taken back."""
+
+    name = "odd"
+
+    def __init__(self, kept: Any, fault: Exception | None = None):
+        self.kept, self.fault = kept, fault
+
+    def score(self, context: Any) -> Scores:
+        numbers = np.arange(len(context.candidates), dtype=np.float32)
+        return Scores(numbers, [{"mine": number} for number in numbers])
+
+    def learn(self, feedback: Any) -> None:
+        pass
+
+    def state(self) -> Any:
+        return self.kept
+
+    def load(self, state: Any) -> None:
+        if self.fault is not None and state != {}:
+            raise self.fault
+
+
+@pytest.mark.parametrize("kept", [np.zeros(2), float("nan"), {"a": object()}])
+def test_a_state_that_is_no_json_costs_its_snapshots_and_nothing_else(tmp_path, kept, caplog):
+    router = world.make(world.store(tmp_path / "a.db", snapshot_every=10), Odd(kept))
+    assert len(list(world.run(router, 6))) > 12
+    world.crash(router)
+    assert "gives no plain JSON" in caplog.text
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        assert connection.execute("SELECT COUNT(*) FROM snapshots").fetchone() == (0,)
+        assert connection.execute("SELECT COUNT(*) FROM decisions").fetchone()[0] > 12
+
+
+@pytest.mark.parametrize("fault", [IndexError("x"), RuntimeError("x"), ZeroDivisionError("x")])
+def test_a_state_that_is_not_taken_back_is_set_aside(tmp_path, fault, caplog):
+    path = tmp_path / "a.db"
+    router = world.make(world.store(path, snapshot_every=10), Odd({"a": 1}))
+    list(world.run(router, 6))
+    world.crash(router)
+    fresh = Odd({}, fault)
+    world.crash(world.make(world.store(path, snapshot_every=10), fresh))
+    assert f"is set aside ({type(fault).__name__}: x)" in caplog.text
