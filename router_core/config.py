@@ -98,9 +98,7 @@ def load_config(source: str | Path | Mapping[str, Any]) -> RouterOptions:
         ConfigError: names the field, what was seen and what is allowed; for an unknown key the nearest right one.
     """
     if not isinstance(source, (str, Path, Mapping)):
-        raise ConfigError(
-            f"config: seen {type(source).__name__}; allowed: a path, or a mapping with the key `models`"
-        )
+        raise ConfigError(f"config: seen {type(source).__name__}; allowed: a path, or a mapping with the key `models`")
     where = "config" if isinstance(source, Mapping) else str(source)
     data: Any = dict(source) if isinstance(source, Mapping) else _read(Path(source))
     if not isinstance(data, dict):
