@@ -98,7 +98,7 @@ def _came(decision: str, came: Mapping[str, list[dict[str, Any]]]) -> str:
 
 def _evidence(row: Mapping[str, Any], when: str) -> list[str]:
     return [
-        f"    {item['source']}: {item['score']:.3g} of {item['count']} checks"
+        f"    {item['source']}: {item['score']:.3g} over {item['count']} check{'' if item['count'] == 1 else 's'}"
         f"{' (' + item['detail'] + ')' if item.get('detail') else ''}{when}"
         for item in json.loads(row["evidence"])
     ]
