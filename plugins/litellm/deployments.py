@@ -56,7 +56,7 @@ class Deployments:
     def price_unknown(self, name: str) -> bool:
         """Whether a model of the pool has no price."""
         model = self._router.pool.resolve(name)
-        return model is None or isinstance(model.price, str)
+        return model is None or model.known_price is None
 
     def _find(self, deployment: Deployment) -> str | None:
         params, info = deployment.get("litellm_params") or {}, deployment.get("model_info") or {}

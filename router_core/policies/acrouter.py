@@ -11,14 +11,7 @@ from pydantic import Field
 from steproute.embed import Embedder, RecentTexts, Vectors, make_embedder
 from steproute.errors import ConfigError
 from steproute.lasting import Standing, filled, load_memory, memory_state
-from steproute.memory import (
-    CAPACITY,
-    Experience,
-    ExperienceMemory,
-    Neighbour,
-    check_embedder,
-    make_memory,
-)
+from steproute.memory import CAPACITY, Experience, ExperienceMemory, Neighbour, check_embedder, make_memory
 from steproute.policies.base import Feedback, Floats, PolicyConfig, Scores, StepContext
 from steproute.policies.observed import DimensionMeans, dimension_of, observed_score
 from steproute.policies.policy_model import SoftmaxPolicyModel

@@ -11,13 +11,7 @@ from pydantic import Field
 from steproute.embed import Embedder, RecentTexts, make_embedder
 from steproute.errors import ConfigError
 from steproute.lasting import Standing, filled, load_memory, memory_state
-from steproute.memory import (
-    CAPACITY,
-    Experience,
-    ExperienceMemory,
-    check_embedder,
-    make_memory,
-)
+from steproute.memory import CAPACITY, Experience, ExperienceMemory, check_embedder, make_memory
 from steproute.policies.base import Feedback, PolicyConfig, Scores, StepContext
 from steproute.policies.rewards import RewardTable, expected_worth, reward
 from steproute.predict.semantic import embed_request

@@ -103,9 +103,7 @@ class Pacer:
 
     def predict(self, context: StepContext) -> tuple[list[float], list[float]]:
         """ŷ = (1 − g)·E[z] of every candidate in this task, and its standard deviation."""
-        found = self._estimate(context)
-        remaining = self._remaining(context)
-        return [remaining * mean for mean in found.mean], [remaining * math.sqrt(v) for v in found.variance]
+        return self._estimate(context).gains(self._remaining(context))
 
     def _remaining(self, context: StepContext) -> float:
         """1 − E[g(s)]: what is left to do, the last step's evidence taken for as true as its source is reliable."""

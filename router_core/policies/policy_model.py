@@ -123,10 +123,8 @@ class SoftmaxPolicyModel:
             rows = unpack(block["features"], "<f4", end - start, self.width)
             for n in range(max(start, seen - held), min(end, seen)):
                 slot = n % self.keep
-                actions[slot], advantages[slot] = (
-                    int(block["actions"][n - start]),
-                    float(block["advantages"][n - start]),
-                )
+                actions[slot] = int(block["actions"][n - start])
+                advantages[slot] = float(block["advantages"][n - start])
                 features[slot] = rows[n - start]
             made.adopt(start, end, text)
         if not all(0 <= action < len(names) for action in actions):

@@ -70,6 +70,10 @@ class Estimate:
     noise: float
     """Variance σ² of one fully reliable observation."""
 
+    def gains(self, remaining: float) -> tuple[list[float], list[float]]:
+        """ŷ = (1 − g)·E[z] and its standard deviation, of a task with `remaining` = 1 − g to do."""
+        return [remaining * mean for mean in self.mean], [remaining * math.sqrt(v) for v in self.variance]
+
 
 class CapabilityModel:
     """Expected relative gain of every model in every group, learnt online. A `GainEstimator`."""
@@ -285,9 +289,7 @@ class CapabilityModel:
         for candidate in context.candidates:
             if candidate.name not in self._columns:
                 self.add(candidate.name, candidate.model.prior)
-        found = self.estimate(context.group, context.names)
-        remaining = 1.0 - context.progress.g
-        return [remaining * mean for mean in found.mean], [remaining * math.sqrt(v) for v in found.variance]
+        return self.estimate(context.group, context.names).gains(1.0 - context.progress.g)
 
     def learn(self, feedback: Feedback) -> None:
         """Take in one observed gain; see `GainEstimator.learn`."""

@@ -225,9 +225,8 @@ class Journal:
             self._merger.poll()
             self.seq = max(self.seq, self._merger.seq)
             quiet, cursors = not self._parts.tasks.running(), {}
-            if self._snapshots.due(
-                self.seq, quiet
-            ):  # of all that is known up to certain rows, and of nothing beyond them
+            if self._snapshots.due(self.seq, quiet):
+                # of all that is known up to certain rows, and of nothing beyond them
                 quiet = self._merger.catch_up() and quiet
                 cursors = self._merger.cursors()
                 self.seq = max(self.seq, self._merger.seq)

@@ -212,6 +212,8 @@ class Restorer:
             return
         self._parts.draws.load(str(found[0][0]))
 
+    # --- asking ----------------------------------------------------------------------------------------------
+
     def task_row(self, task: str) -> Event | None:
         """The row of a task."""
         found = self._mappings("SELECT * FROM tasks WHERE id = ?", (task,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic_core import from_json, to_json
 
+from steproute.blocks import pack, unpack
 from steproute.decision import CandidateScore, Decision
 from steproute.draws import Draws
 from steproute.ledger import Evidence, Outcome, Step, Task
@@ -337,7 +337,7 @@ def pack_memo(memo: Mapping[str, Any]) -> str | None:
         if type(value) is float:
             kept[key] = value
         elif key.startswith(VECTORS):
-            kept[key] = base64.b64encode(np.asarray(value, dtype="<f4").tobytes()).decode("ascii")
+            kept[key] = pack(value, "<f4")
     facts = memo.get("facts")
     if facts is not None:
         state = facts.state
@@ -360,7 +360,7 @@ def unpack_memo(text: str | None) -> dict[str, Any]:
     memo: dict[str, Any] = from_json(text)
     for key, value in memo.items():
         if key.startswith(VECTORS):
-            memo[key] = np.frombuffer(base64.b64decode(value), dtype="<f4").astype(np.float32)
+            memo[key] = unpack(value, "<f4", -1)
     facts = memo.get("facts")
     if facts is not None:
         from steproute.predict.features import StateFacts, StepFacts
