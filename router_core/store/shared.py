@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from steproute.accounts import NANO, Accounts, Spending
 from steproute.budget import CALLS, Budget, advance_queue
 from steproute.errors import BudgetExceeded
+from steproute.ids import new_id
 from steproute.store import schema
 from steproute.store.batch import Batch
 from steproute.store.connection import Connection
@@ -165,7 +165,7 @@ class SharedAccounts(Accounts):
         """See `Accounts.reserve`. One transaction: lock, look, take."""
         held = self._held(amounts, worst)
         names = self._names(task)
-        key = uuid.uuid4().hex
+        key = new_id()
         self._fresh = {}
         now = self._clock()
         expires = now + self.budget.lease_s

@@ -177,11 +177,7 @@ class Snapshots:
         try:
             fresh = self.capture().encode()
         except BROKEN as error:
-            logger.warning(
-                "steproute: store %s: no snapshots of %s are kept: its `state()` gives no plain JSON (%s: %s)",
-                self._connection.label, self.learner, type(error).__name__, error,
-            )  # fmt: skip
-            self._possible = False
+            self._give_up("its `state()` gives no plain JSON", error)
             return None
         for n, seq, cursors, checksum, data, blocks in self._connection.rows(sql, (self.learner,)):
             try:
@@ -195,11 +191,23 @@ class Snapshots:
                 )  # fmt: skip
                 self._connection.run("UPDATE snapshots SET set_aside = ? WHERE n = ?", (reason, n))
                 self._digests = {}
-                self._take(fresh, digest(fresh), None)  # half of it may have been taken over
+                try:
+                    self._take(fresh, digest(fresh), None)  # half of it may have been taken over
+                except BROKEN as fault:
+                    self._give_up("its `load()` does not take its own state back", fault)
+                    return None
                 continue
             self._last = int(seq)
             return marks
         return None
+
+    def _give_up(self, why: str, error: Exception) -> None:
+        """Keep no snapshots: a part of the user's own is not made for them, and a restart learns from the log."""
+        logger.warning(
+            "steproute: store %s: no snapshots of %s are kept: %s (%s: %s)",
+            self._connection.label, self.learner, why, type(error).__name__, error,
+        )  # fmt: skip
+        self._possible = False
 
     def _blocks(self, keys: list[str]) -> dict[str, str]:
         """The blocks of a snapshot; one that is damaged goes, lest a later snapshot refer to it.

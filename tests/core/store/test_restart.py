@@ -455,9 +455,25 @@ def test_a_state_that_is_no_json_costs_its_snapshots_and_nothing_else(tmp_path, 
 @pytest.mark.parametrize("fault", [IndexError("x"), RuntimeError("x"), ZeroDivisionError("x")])
 def test_a_state_that_is_not_taken_back_is_set_aside(tmp_path, fault, caplog):
     path = tmp_path / "a.db"
-    router = world.make(world.store(path, snapshot_every=10), Odd({"a": 1}))
-    list(world.run(router, 6))
-    world.crash(router)
+    world.crash(_with_snapshots(path, Odd({"a": 1})))
     fresh = Odd({}, fault)
     world.crash(world.make(world.store(path, snapshot_every=10), fresh))
     assert f"is set aside ({type(fault).__name__}: x)" in caplog.text
+
+
+def test_a_policy_that_takes_no_state_back_is_learnt_from_the_log(tmp_path, caplog):
+    path = tmp_path / "a.db"
+    world.crash(_with_snapshots(path, Odd({"a": 1})))
+    router = world.make(world.store(path, snapshot_every=10), Odd({"a": 1}, IndexError("x")))
+    assert "is set aside (IndexError: x)" in caplog.text
+    assert "no snapshots of policy:Odd" in caplog.text
+    assert "its `load()` does not take its own state back (IndexError: x)" in caplog.text
+    assert len(list(world.run(router, 8))) > 0
+    assert router.errors == 0
+    world.crash(router)
+
+
+def _with_snapshots(path: Path, policy: Any) -> Router:
+    router = world.make(world.store(path, snapshot_every=10), policy)
+    list(world.run(router, 6))
+    return router
